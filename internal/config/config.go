@@ -1,0 +1,337 @@
+// Package config is the typed model of the LVS half of a keepalived.conf: what
+// an operator wants, with every default and inheritance already resolved.
+//
+// It decides what a valid configuration is (Validate) and how the things in it
+// are identified over a reload. It deliberately knows nothing of the language
+// (config/syntax), of keywords (config/keyword) or of the kernel: there are no
+// files, sockets and clocks in here. Of the project it imports config/diag
+// alone, since a model without positions could not say where a mistake is.
+package config
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/sluice-lb/sluice/internal/config/diag"
+)
+
+// Config is one whole configuration.
+type Config struct {
+	Global Global
+	// SSL is the client side of every SSL_GET; nil when there is no block.
+	SSL *SSL
+	// VirtualServers are in file order. Those that were rejected are not here.
+	VirtualServers []*VirtualServer
+	// TrackFiles are those that a real server uses, in file order.
+	TrackFiles []*TrackFile
+	// Files are all files that were read, in the order they were opened.
+	Files []string
+}
+
+// OnStop is what becomes of our services when the daemon is told to stop.
+type OnStop int
+
+// What on_stop can say.
+const (
+	// OnStopRemove deletes our services, as keepalived does.
+	OnStopRemove OnStop = iota
+	// OnStopKeep leaves the table as it is.
+	OnStopKeep
+)
+
+// String returns the keyword's argument.
+func (o OnStop) String() string {
+	if o == OnStopKeep {
+		return "keep"
+	}
+	return "remove"
+}
+
+// Global holds what global_defs and the top level say.
+type Global struct {
+	RouterID string
+	// CheckerLogAllFailures logs each failing attempt of every checker.
+	CheckerLogAllFailures bool
+	// RSInitNotifies runs notify_up also for servers in service from the start.
+	RSInitNotifies bool
+	// LVSTimeouts are in seconds; 0 leaves the kernel's value.
+	LVSTimeouts struct{ TCP, TCPFin, UDP uint32 }
+	// LVSFlush empties the whole IPVS table at start.
+	LVSFlush bool
+	// LVSFlushOnStop is "", "all" (the whole table) or "vs" (services only).
+	LVSFlushOnStop string
+	// ScriptUser and ScriptGroup are the default identity of scripts.
+	ScriptUser, ScriptGroup string
+	EnableScriptSecurity    bool
+	// NetNamespace and NetNamespaceIPVS are names under /run/netns. The second
+	// is only meaningful when NetNamespaceIPVSSet; empty is the default one.
+	NetNamespace        string
+	NetNamespaceIPVS    string
+	NetNamespaceIPVSSet bool
+	Instance            string
+
+	// Extensions of sluice.
+
+	// DrainInterval is how often parked destinations are looked at.
+	DrainInterval time.Duration
+	// DrainTimeout bounds a drain; 0 is no bound.
+	DrainTimeout time.Duration
+	OnStop       OnStop
+	// ManageSysctls lets the daemon set expire_nodest_conn and
+	// expire_quiescent_template.
+	ManageSysctls bool
+	// Conntrack sets net.ipv4.vs.conntrack to 1.
+	Conntrack bool
+	// TrustNew installs a server that a reload adds before its first good check,
+	// as keepalived does.
+	TrustNew bool
+}
+
+// Defaults of the extensions.
+const DefaultDrainInterval = time.Minute
+
+// SSL is the SSL block: the client side of SSL_GET.
+type SSL struct {
+	Pos                            diag.Pos
+	Certificate, Key, Password, CA string
+}
+
+// Protocol is a virtual server's transport protocol. None is only for firewall
+// marks.
+type Protocol int
+
+// Protocols.
+const (
+	None Protocol = iota
+	TCP
+	UDP
+	SCTP
+)
+
+// String returns the keyword's argument in upper case, "none" for a mark.
+func (p Protocol) String() string {
+	switch p {
+	case TCP:
+		return "TCP"
+	case UDP:
+		return "UDP"
+	case SCTP:
+		return "SCTP"
+	}
+	return "none"
+}
+
+// Family is an address family; FamilyUnknown until something tells.
+type Family int
+
+// Families.
+const (
+	FamilyUnknown Family = iota
+	IPv4
+	IPv6
+)
+
+// String returns the argument of ip_family.
+func (f Family) String() string {
+	switch f {
+	case IPv4:
+		return "inet"
+	case IPv6:
+		return "inet6"
+	}
+	return "unknown"
+}
+
+// FamilyOf returns the family of an address.
+func FamilyOf(a netip.Addr) Family {
+	switch {
+	case !a.IsValid():
+		return FamilyUnknown
+	case a.Is4(), a.Is4In6():
+		return IPv4
+	}
+	return IPv6
+}
+
+// Method is lvs_method, how packets reach a real server.
+type Method int
+
+// Forwarding methods. MethodUnset is never in a validated configuration.
+const (
+	MethodUnset Method = iota
+	NAT
+	DR
+	TUN
+)
+
+// String returns the keyword's argument.
+func (m Method) String() string {
+	switch m {
+	case NAT:
+		return "NAT"
+	case DR:
+		return "DR"
+	case TUN:
+		return "TUN"
+	}
+	return "unset"
+}
+
+// Tunnel is the encapsulation of TUN.
+type Tunnel int
+
+// Tunnel types.
+const (
+	IPIP Tunnel = iota
+	GUE
+	GRE
+)
+
+// Checksum is the checksum option of a gue or gre tunnel.
+type Checksum int
+
+// Checksum options.
+const (
+	NoCsum Checksum = iota
+	Csum
+	RemCsum
+)
+
+// Forwarding is lvs_method with its options.
+type Forwarding struct {
+	Method   Method
+	Tunnel   Tunnel
+	Port     uint16
+	Checksum Checksum
+}
+
+// SchedFlags are a scheduler's flags; several keywords share one bit of the
+// kernel's (flag-1 = sh-fallback = mh-fallback, flag-2 = sh-port = mh-port).
+type SchedFlags struct {
+	Flag1, Flag2, Flag3 bool
+	OnePacket           bool
+}
+
+// VSKey identifies a virtual server over reloads: protocol, address and port;
+// or mark and family; or group, protocol and the ordinal among the virtual
+// servers that name it. It is comparable.
+type VSKey struct {
+	Protocol Protocol
+	Addr     netip.AddrPort
+	FWMark   uint32
+	Family   Family
+	Group    string
+	Ordinal  int
+}
+
+// RSKey identifies a real server within its virtual server: its address and
+// port as they stand after validation. It is comparable.
+type RSKey struct{ netip.AddrPort }
+
+// Entry is one service of the kernel that a virtual server stands for: its own
+// address or mark, or one of its group's after ranges were expanded.
+type Entry struct {
+	// Addr has port 0 for "every port"; invalid for a mark.
+	Addr   netip.AddrPort
+	FWMark uint32
+	// Family is never unknown.
+	Family Family
+}
+
+// VirtualServer is one virtual_server block.
+type VirtualServer struct {
+	Key VSKey
+	Pos diag.Pos
+	// Entries has one element except for a group.
+	Entries []Entry
+
+	Protocol  Protocol
+	Scheduler string
+	Flags     SchedFlags
+	// Persistence is persistence_timeout in seconds, 0 for none.
+	Persistence uint32
+	// Granularity is a dotted IPv4 mask as 32 bits, or an IPv6 prefix length;
+	// 0 is none.
+	Granularity uint32
+	Engine      string
+
+	Quorum      uint32
+	Hysteresis  uint32
+	QuorumUp    *Script
+	QuorumDown  *Script
+	Omega       bool
+	HASuspend   bool
+	SMTPAlert   bool
+	VirtualHost string
+	SNMPName    string
+
+	// Sorry is nil without a sorry server.
+	Sorry *SorryServer
+	// RealServers are in file order, without duplicates, at least one.
+	RealServers []*RealServer
+
+	// DrainTimeout bounds the drains of this service; 0 is no bound.
+	DrainTimeout time.Duration
+}
+
+// SorryServer is what serves while the quorum is lost. Its weight is always 1.
+type SorryServer struct {
+	Pos diag.Pos
+	Key RSKey
+	// Inhibit keeps it in the table at weight 0 while it is not needed.
+	Inhibit bool
+	Forward Forwarding
+}
+
+// RealServer is one real_server block.
+type RealServer struct {
+	Key RSKey
+	Pos diag.Pos
+	// Weight is 0..2147483647.
+	Weight         int64
+	Forward        Forwarding
+	UpperThreshold uint32
+	LowerThreshold uint32
+	// Inhibit sets the weight to 0 on failure instead of removing the server.
+	Inhibit    bool
+	Alpha      bool
+	NotifyUp   *Script
+	NotifyDown *Script
+	SMTPAlert  bool
+
+	VirtualHost string
+	SNMPName    string
+
+	Checkers []*Checker
+	// TrackFiles move the weight without a checker (an extension).
+	TrackFiles []TrackFileUse
+}
+
+// TrackFileUse is "track_file NAME [weight N]" in a real server.
+type TrackFileUse struct {
+	Name   string
+	Weight int64
+	// Reverse multiplies by -1.
+	Reverse bool
+}
+
+// TrackFile is a track_file block.
+type TrackFile struct {
+	Pos     diag.Pos
+	Name    string
+	Path    string
+	Weight  int64
+	Reverse bool
+	// Init is written at first start when InitSet: if the file is missing, or
+	// always with InitOverwrite.
+	Init          int64
+	InitSet       bool
+	InitOverwrite bool
+}
+
+// Script is a command as keepalived splits it, with the identity it runs under.
+type Script struct {
+	Pos         diag.Pos
+	Argv        []string
+	User, Group string
+}

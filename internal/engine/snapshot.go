@@ -1,0 +1,166 @@
+package engine
+
+import "time"
+
+// Snapshot is everything a reader may know of the engine at one moment. It is
+// immutable once published: readers share it and never ask the loop. The field
+// tags are the control API's JSON.
+type Snapshot struct {
+	Version string    `json:"version"`
+	Started time.Time `json:"started"`
+	// At is when the snapshot was made.
+	At         time.Time `json:"at"`
+	ConfigFile string    `json:"config_file"`
+	// Generation counts the configurations applied since the start, from 1.
+	Generation uint64 `json:"generation"`
+	Reload     Reload `json:"last_reload"`
+	// Observe: nothing is written to the kernel.
+	Observe bool   `json:"observe"`
+	Kernel  Kernel `json:"kernel"`
+	// Overdue is how late the scheduler's most overdue check is.
+	Overdue        time.Duration   `json:"overdue_ns"`
+	VirtualServers []VirtualServer `json:"virtual_servers"`
+	// Leaving are services no longer configured whose destinations still drain.
+	Leaving []Service `json:"leaving,omitempty"`
+}
+
+// Reload is how the last reload ended; the start counts as the first.
+type Reload struct {
+	At    time.Time `json:"at"`
+	OK    bool      `json:"ok"`
+	Error string    `json:"error,omitempty"`
+}
+
+// Kernel tells whether the kernel's table can be written and read.
+type Kernel struct {
+	OK bool `json:"ok"`
+	// Error is the last failure while not OK, with what is done about it.
+	Error string    `json:"error,omitempty"`
+	Since time.Time `json:"since"`
+	// Operations counts what was written since the start.
+	Operations uint64 `json:"operations"`
+}
+
+// VirtualServer is one virtual server's state.
+type VirtualServer struct {
+	// Name is keepalived's: "[192.0.2.1]:tcp:80", "FWM 5" or "[group]:0".
+	Name      string `json:"name"`
+	Scheduler string `json:"scheduler"`
+	// Quorum, Hysteresis and Alive are weights: Alive is the sum over the real
+	// servers that are up.
+	Quorum     uint32    `json:"quorum"`
+	Hysteresis uint32    `json:"hysteresis"`
+	Alive      int64     `json:"alive_weight"`
+	QuorumUp   bool      `json:"quorum_up"`
+	Since      time.Time `json:"since"`
+	// SorryServing: the sorry server is in, the real servers are out.
+	SorryServing bool         `json:"sorry_serving"`
+	Sorry        *SorryServer `json:"sorry_server,omitempty"`
+	RealServers  []RealServer `json:"real_servers"`
+	// Services are the kernel services this virtual server stands for.
+	Services []Service `json:"services"`
+}
+
+// SorryServer is the last resort's state.
+type SorryServer struct {
+	Address string `json:"address"`
+	Serving bool   `json:"serving"`
+}
+
+// State is a real server's situation in one word.
+type State string
+
+// States of a real server.
+const (
+	// StateUp: in the table with a weight above 0 (or about to be).
+	StateUp State = "up"
+	// StateDown: its checks failed.
+	StateDown State = "down"
+	// StateUnverified: not checked yet and not trusted unchecked (alpha, or
+	// added by a reload).
+	StateUnverified State = "unverified"
+	// StateMaintenance: a track file or a configured weight of 0 drains it.
+	StateMaintenance State = "maintenance"
+	// StateWithdrawn: healthy, but the sorry server serves.
+	StateWithdrawn State = "withdrawn"
+)
+
+// RealServer is one real server's state within its virtual server.
+type RealServer struct {
+	Address string `json:"address"`
+	State   State  `json:"state"`
+	// Reason is why it is in this state, for people.
+	Reason string    `json:"reason"`
+	Since  time.Time `json:"since"`
+	Method string    `json:"method"`
+	// WeightConfigured is the file's; WeightWanted what should be in the kernel,
+	// -1 when it should not be there.
+	WeightConfigured int64     `json:"weight_configured"`
+	WeightWanted     int64     `json:"weight_wanted"`
+	Inhibit          bool      `json:"inhibit_on_failure"`
+	Checkers         []Checker `json:"checkers,omitempty"`
+	// TrackFiles are the files that move its weight.
+	TrackFiles []TrackFile `json:"track_files,omitempty"`
+}
+
+// TrackFile is a file's present contribution to a weight.
+type TrackFile struct {
+	Name         string `json:"name"`
+	Path         string `json:"path"`
+	Value        int64  `json:"value"`
+	Contribution int64  `json:"contribution"`
+	Fault        bool   `json:"fault,omitempty"`
+}
+
+// Checker is one checker's state.
+type Checker struct {
+	Kind   string `json:"kind"`
+	Target string `json:"target"`
+	// Verdict is "up", "down" or "unknown".
+	Verdict string `json:"verdict"`
+	// Last is the last outcome's result ("ok", "failed", "unable"), "" before
+	// the first run; LastReason its reason.
+	Last       string        `json:"last"`
+	LastReason string        `json:"last_reason,omitempty"`
+	LastAt     time.Time     `json:"last_at,omitzero"`
+	Took       time.Duration `json:"took_ns"`
+	// Failures is how many attempts in a row have failed; Limit how many take
+	// the server down.
+	Failures uint32 `json:"failures"`
+	Limit    uint32 `json:"limit"`
+}
+
+// Service is one service of the kernel's table.
+type Service struct {
+	// Name is "192.0.2.1:80/tcp" or "fwmark 5/inet".
+	Name         string        `json:"name"`
+	Destinations []Destination `json:"destinations"`
+}
+
+// Destination is one destination of a service, as wanted and as found.
+type Destination struct {
+	Address string `json:"address"`
+	// Wanted is the weight that should be there, -1 when it should be gone.
+	Wanted int64 `json:"weight_wanted"`
+	// Kernel is the weight found there, -1 when it is not there (or, while the
+	// table could not be read, not known).
+	Kernel int64 `json:"weight_kernel"`
+	// Active, Inactive and Persistent are connection counts when it was read.
+	Active     uint32 `json:"active"`
+	Inactive   uint32 `json:"inactive"`
+	Persistent uint32 `json:"persistent"`
+	// Drain is set while it drains before it is deleted.
+	Drain *Drain `json:"drain,omitempty"`
+}
+
+// Drain is one destination on its way out.
+type Drain struct {
+	Since time.Time `json:"since"`
+	// Why is what made it leave: "removed by reload", "withdrawn for the sorry
+	// server", "not in the configuration at start".
+	Why string `json:"why"`
+	// WaitsFor says what is still missing: "3 active and 1 inactive connections".
+	WaitsFor string `json:"waits_for"`
+	// Deadline is when drain_timeout ends it; zero without one.
+	Deadline time.Time `json:"deadline,omitzero"`
+}
