@@ -1,0 +1,57 @@
+GO      ?= go
+TIME    ?= 1m
+PKG     ?= ./...
+RUN     ?= ^TestKernel
+PREFIX  ?= /usr/local
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS  = -s -w -X github.com/sluice-lb/sluice/internal/build.Version=$(VERSION)
+
+# apt installs Debian packages unless the program $(1) is there; lists are updated only then.
+apt = command -v $(1) >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(2) >/dev/null; }
+
+.PHONY: help build test test-unit test-race test-kernel lint fuzz cover demo install clean
+
+help: ## what there is to make
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## bin/sluiced and bin/sluice, static
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+
+test: test-unit test-race test-kernel ## everything that must pass: unit, race and kernel tests
+
+test-unit: ## unit tests (PKG=./...)
+	$(GO) test $(PKG)
+
+test-race: ## the same under the race detector
+	@$(call apt,gcc,gcc libc6-dev)
+	CGO_ENABLED=1 $(GO) test -race $(PKG)
+
+test-kernel: ## tests on a real ip_vs: this kernel's or a VM's (PKG=./... RUN=regexp)
+	$(GO) run ./test/vm/kernel-tests -run '$(RUN)' $(PKG)
+
+lint: bin/staticcheck ## gofmt, vet, staticcheck, and golangci-lint where installed
+	@test -z "$$(gofmt -l cmd internal pkg test | tee /dev/stderr)"
+	$(GO) vet ./... && bin/staticcheck ./...
+	@if command -v golangci-lint >/dev/null; then golangci-lint run ./...; else echo "golangci-lint is not installed, left out"; fi
+
+bin/staticcheck: internal/tools/go.mod
+	$(GO) -C internal/tools build -o ../../$@ honnef.co/go/tools/cmd/staticcheck
+
+fuzz: ## every fuzz target for TIME (1m) each
+	@grep -roE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' cmd internal pkg | sed 's|/[^/]*:func | |' | sort -u | \
+	while read -r dir name; do echo "$$name in $$dir"; $(GO) test ./$$dir -run '^$$' -fuzz "^$$name\$$" -fuzztime $(TIME) || exit 1; done
+
+cover: ## coverage by function, and cover.html
+	$(GO) test -coverprofile=bin/cover.out -coverpkg=./cmd/...,./internal/...,./pkg/... ./... && $(GO) tool cover -func=bin/cover.out
+	$(GO) tool cover -html=bin/cover.out -o bin/cover.html
+
+demo: build ## the main job on a real table, step by step, in about a minute
+	CGO_ENABLED=0 $(GO) build -o bin/demo ./test/demo
+	$(GO) run ./test/vm -where auto -t 300 -- bin/demo
+
+install: build ## binaries and systemd unit (PREFIX=/usr/local DESTDIR=)
+	install -D -t $(DESTDIR)$(PREFIX)/sbin bin/sluiced && install -D -t $(DESTDIR)$(PREFIX)/bin bin/sluice
+	install -D -m 644 -t $(DESTDIR)/etc/systemd/system configs/sluiced.service
+
+clean: ## remove what make built; the fetched kernel stays in ~/.cache/sluice-vm
+	rm -rf bin
