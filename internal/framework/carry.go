@@ -1,0 +1,119 @@
+package framework
+
+import (
+	"fmt"
+
+	"github.com/sluice-lb/sluice/internal/config"
+)
+
+// Trust says whether a real server may serve before its first check.
+type Trust func(*config.RealServer) bool
+
+// Values returns the present value of a track file by name; 0 for one that has
+// none.
+type Values func(name string) int64
+
+// New returns the state of a virtual server that has not been known before, with
+// its quorum evaluated from "down" as keepalived does at start. Rules for files
+// must be resolved already: a use names its own weight.
+func New(cfg *config.VirtualServer, trust Trust, values Values) (*VirtualServer, QuorumEvent) {
+	vs := &VirtualServer{Config: cfg}
+	for _, rc := range cfg.RealServers {
+		rs := &RealServer{Config: rc, Checkers: make([]Verdict, len(rc.Checkers))}
+		rs.Trusted = trust(rc)
+		rs.fill(values)
+		vs.Servers = append(vs.Servers, rs)
+	}
+	vs.recompute()
+	return vs, vs.evaluate()
+}
+
+// fill sets the file values, and with them the verdicts of file checkers, which
+// need no probe.
+func (rs *RealServer) fill(values Values) {
+	for _, u := range rs.Config.TrackFiles {
+		rs.Files = append(rs.Files, FileValue{Name: u.Name, Weight: u.Weight, Reverse: u.Reverse, Checker: -1})
+	}
+	for i, c := range rs.Config.Checkers {
+		if c.Kind == config.FileCheck && c.File != nil {
+			rs.Files = append(rs.Files, FileValue{Name: c.File.Name, Weight: c.File.Weight, Reverse: c.File.Reverse, Checker: i})
+		}
+	}
+	for i := range rs.Files {
+		rs.setFile(i, values(rs.Files[i].Name))
+	}
+}
+
+// Next returns the state under a new configuration of the same virtual server:
+// real servers are matched by key and checkers by their whole definition, and
+// what matches keeps its state. It never mutates old.
+//
+// The rules for what does not match (design, section 5; cases R02, R03, R10):
+//   - a new checker on a live server is trusted: it stays up until it fails;
+//   - a new checker on a server that is down must pass before the server is back;
+//   - failures of checkers that are gone vanish with them;
+//   - a new server is trusted as trust says.
+func Next(old *VirtualServer, cfg *config.VirtualServer, trust Trust, values Values) (*VirtualServer, QuorumEvent) {
+	byKey := make(map[config.RSKey]*RealServer, len(old.Servers))
+	for _, rs := range old.Servers {
+		byKey[rs.Config.Key] = rs
+	}
+	vs := &VirtualServer{Config: cfg, quorumUp: old.quorumUp}
+	for _, rc := range cfg.RealServers {
+		rs := &RealServer{Config: rc, Checkers: make([]Verdict, len(rc.Checkers))}
+		if was, ok := byKey[rc.Key]; ok {
+			rs.Trusted = was.alive
+			match := MatchCheckers(was.Config.Checkers, rc.Checkers)
+			for i, j := range match {
+				if j >= 0 {
+					rs.Checkers[i] = was.Checkers[j]
+				}
+			}
+		} else {
+			rs.Trusted = trust(rc)
+		}
+		rs.fill(values)
+		vs.Servers = append(vs.Servers, rs)
+	}
+	vs.recompute()
+	return vs, vs.evaluate()
+}
+
+// MatchCheckers pairs each new checker with the first unused old one of the same
+// definition: the result has, for each new index, the old index or -1.
+func MatchCheckers(old, new []*config.Checker) []int {
+	free := map[string][]int{}
+	for j, c := range old {
+		d := Definition(c)
+		free[d] = append(free[d], j)
+	}
+	match := make([]int, len(new))
+	for i, c := range new {
+		match[i] = -1
+		d := Definition(c)
+		if js := free[d]; len(js) > 0 {
+			match[i], free[d] = js[0], js[1:]
+		}
+	}
+	return match
+}
+
+// Definition returns a text that is equal for two checkers exactly when they ask
+// the same question of the same target. When a check runs (delay_loop, retry,
+// alpha ...) is not part of it: a change of those keeps the state.
+func Definition(c *config.Checker) string {
+	s := fmt.Sprintf("%d|%+v", c.Kind, c.Conn)
+	if c.File != nil {
+		s += fmt.Sprintf("|file=%s", c.File.Name)
+	}
+	if h := c.HTTP; h != nil {
+		s += fmt.Sprintf("|%d|%q|%t|%q|%q|%t", h.Protocol, h.VirtualHost, h.SNI, h.SNIName, h.SNIVirtualHost, h.TLSCompliant)
+		for _, u := range h.URLs {
+			s += fmt.Sprintf("|url %q %q %v %t %x %t", u.Path, u.VirtualHost, u.Status, u.HasDigest, u.Digest, u.TLSCompliant)
+			if r := u.Regex; r != nil {
+				s += fmt.Sprintf(" regex %q %t %q %d %d %t", r.Pattern, r.NoMatch, r.Options, r.MinOffset, r.MaxOffset, r.HasMax)
+			}
+		}
+	}
+	return s
+}

@@ -1,0 +1,255 @@
+package framework
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/sluice-lb/sluice/internal/config"
+)
+
+// MaxWeight is the largest weight the kernel takes (keepalived clamps to
+// 0..2147483647).
+const MaxWeight = math.MaxInt32
+
+// RealServer is what is known of one real server. Only its VirtualServer changes
+// it.
+type RealServer struct {
+	Config *config.RealServer
+	// Trusted makes unknown checkers count as up.
+	Trusted bool
+	// Checkers are the verdicts, in the order of Config.Checkers.
+	Checkers []Verdict
+	// Files are the watched values: those of Config.TrackFiles in their order,
+	// then one for each FILE_CHECK.
+	Files []FileValue
+
+	alive  bool
+	weight int64
+}
+
+// FileValue is a watched file's number with the rule that weighs it.
+type FileValue struct {
+	Value  int64
+	Weight int64
+	// Reverse negates.
+	Reverse bool
+	// Name is the track_file's.
+	Name string
+	// Checker is the index of the FILE_CHECK that this is the value of; -1 for
+	// track_file in the real server itself, where a fault is a drain and not a
+	// failure.
+	Checker int
+}
+
+// Status returns the file's contribution to a weight and whether it means
+// FAULT, by keepalived's track_file rule (facts 8.3): with weight 0 any value but
+// 0 is a fault (reverse: 0 is); otherwise value x weight clamped to 32 bits is
+// the contribution and the lowest number alone is a fault.
+func (f FileValue) Status() (contribution int64, fault bool) {
+	if f.Weight == 0 {
+		return 0, (f.Value != 0) != f.Reverse
+	}
+	// Both factors have at most 33 bits, so the product cannot overflow.
+	p := f.Value * f.Weight
+	if f.Reverse {
+		p = -p
+	}
+	p = min(max(p, math.MinInt32), math.MaxInt32)
+	if p == math.MinInt32 {
+		return 0, true
+	}
+	return p, false
+}
+
+// Alive reports whether the server may serve as far as its checks go.
+func (rs *RealServer) Alive() bool { return rs.alive }
+
+// Weight returns the effective weight, 0..MaxWeight.
+func (rs *RealServer) Weight() int64 { return rs.weight }
+
+// Maintenance reports whether files drain a server that would have a weight.
+func (rs *RealServer) Maintenance() bool { return rs.weight == 0 && rs.Config.Weight > 0 }
+
+// setFile records a value; for a FILE_CHECK it is the verdict too, at once and
+// without retries (facts 8.3).
+func (rs *RealServer) setFile(use int, value int64) {
+	f := &rs.Files[use]
+	f.Value = value
+	if f.Checker < 0 {
+		return
+	}
+	rs.Checkers[f.Checker] = Up
+	if _, fault := f.Status(); fault {
+		rs.Checkers[f.Checker] = Down
+	}
+}
+
+// computeAlive ANDs the checkers, as keepalived does.
+func (rs *RealServer) computeAlive() bool {
+	for _, v := range rs.Checkers {
+		if v == Down || v == Unknown && !rs.Trusted {
+			return false
+		}
+	}
+	return true
+}
+
+// Unverified reports that no check says the server is bad but none has vouched
+// for it either.
+func (rs *RealServer) Unverified() bool {
+	if rs.alive {
+		return false
+	}
+	for _, v := range rs.Checkers {
+		if v == Down {
+			return false
+		}
+	}
+	return true
+}
+
+// computeWeight sums the configured weight and every contribution. A fault of a
+// weightless track_file is the operator's "out": weight 0, a drain.
+func (rs *RealServer) computeWeight() int64 {
+	sum := rs.Config.Weight
+	for _, f := range rs.Files {
+		c, fault := f.Status()
+		if fault && f.Checker < 0 {
+			return 0
+		}
+		sum += c
+	}
+	return min(max(sum, 0), MaxWeight)
+}
+
+// QuorumEvent is a move of the quorum.
+type QuorumEvent int
+
+// Quorum events.
+const (
+	QuorumUnchanged QuorumEvent = iota
+	QuorumGained
+	QuorumLost
+)
+
+// String returns keepalived's word for the event.
+func (e QuorumEvent) String() string {
+	switch e {
+	case QuorumGained:
+		return "Gained quorum"
+	case QuorumLost:
+		return "Lost quorum"
+	}
+	return "quorum unchanged"
+}
+
+// ServerChange is one real server's move in a Change.
+type ServerChange struct {
+	Index int
+	// AliveChanged and WeightChanged tell which of the two moved.
+	AliveChanged  bool
+	WeightChanged bool
+}
+
+// Change is what an event changed in a virtual server.
+type Change struct {
+	Servers []ServerChange
+	Quorum  QuorumEvent
+}
+
+// VirtualServer is what is known of one virtual server.
+type VirtualServer struct {
+	Config  *config.VirtualServer
+	Servers []*RealServer
+
+	sum      int64
+	quorumUp bool
+}
+
+// Sum returns the weight that is alive.
+func (vs *VirtualServer) Sum() int64 { return vs.sum }
+
+// QuorumUp reports whether the quorum stands.
+func (vs *VirtualServer) QuorumUp() bool { return vs.quorumUp }
+
+// Threshold returns the weight at which the quorum changes next: what must be
+// reached while it is down, what must not be gone below while it is up.
+func (vs *VirtualServer) Threshold() int64 {
+	q, h := int64(vs.Config.Quorum), int64(vs.Config.Hysteresis)
+	if vs.quorumUp {
+		return max(q-h, 1)
+	}
+	return q + h
+}
+
+// SetVerdict records a checker's verdict and returns what it changes.
+func (vs *VirtualServer) SetVerdict(server, checker int, v Verdict) (Change, error) {
+	if server < 0 || server >= len(vs.Servers) || checker < 0 || checker >= len(vs.Servers[server].Checkers) {
+		return Change{}, fmt.Errorf("verdict for checker %d of real server %d: no such checker", checker, server)
+	}
+	vs.Servers[server].Checkers[checker] = v
+	return vs.update(server), nil
+}
+
+// SetFile records a watched file's value for one use of it and returns what it
+// changes.
+func (vs *VirtualServer) SetFile(server, use int, value int64) (Change, error) {
+	if server < 0 || server >= len(vs.Servers) || use < 0 || use >= len(vs.Servers[server].Files) {
+		return Change{}, fmt.Errorf("value for track_file use %d of real server %d: no such use", use, server)
+	}
+	vs.Servers[server].setFile(use, value)
+	return vs.update(server), nil
+}
+
+// update recomputes one server and keeps the sum by its difference.
+func (vs *VirtualServer) update(i int) Change {
+	rs := vs.Servers[i]
+	before := rs.counted()
+	sc := ServerChange{Index: i}
+	if a := rs.computeAlive(); a != rs.alive {
+		rs.alive, sc.AliveChanged = a, true
+	}
+	if w := rs.computeWeight(); w != rs.weight {
+		rs.weight, sc.WeightChanged = w, true
+	}
+	vs.sum += rs.counted() - before
+	var c Change
+	if sc.AliveChanged || sc.WeightChanged {
+		c.Servers = []ServerChange{sc}
+	}
+	c.Quorum = vs.evaluate()
+	return c
+}
+
+// counted is what the server adds to the quorum's sum.
+func (rs *RealServer) counted() int64 {
+	if !rs.alive {
+		return 0
+	}
+	return rs.weight
+}
+
+// evaluate moves the quorum by keepalived's rule (facts 5.1): gained at quorum +
+// hysteresis, lost at nothing or below quorum - hysteresis.
+func (vs *VirtualServer) evaluate() QuorumEvent {
+	q, h := int64(vs.Config.Quorum), int64(vs.Config.Hysteresis)
+	switch {
+	case !vs.quorumUp && vs.sum > 0 && vs.sum >= q+h:
+		vs.quorumUp = true
+		return QuorumGained
+	case vs.quorumUp && (vs.sum == 0 || vs.sum < q-h):
+		vs.quorumUp = false
+		return QuorumLost
+	}
+	return QuorumUnchanged
+}
+
+// recompute derives everything from the facts; the first evaluation of the
+// quorum is left to the caller.
+func (vs *VirtualServer) recompute() {
+	vs.sum = 0
+	for _, rs := range vs.Servers {
+		rs.alive, rs.weight = rs.computeAlive(), rs.computeWeight()
+		vs.sum += rs.counted()
+	}
+}
