@@ -1,0 +1,635 @@
+package ipvstest
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"maps"
+	"math"
+	"net/netip"
+	"slices"
+	"sync"
+	"syscall"
+
+	"github.com/sluice-lb/sluice/pkg/ipvs"
+)
+
+// Kernel is what an ipvs.Client and a Table have in common.
+type Kernel interface {
+	AddService(context.Context, ipvs.Service) error
+	SetService(context.Context, ipvs.Service) error
+	DelService(context.Context, ipvs.Service) error
+	AddDest(context.Context, ipvs.Service, ipvs.Destination) error
+	SetDest(context.Context, ipvs.Service, ipvs.Destination) error
+	DelDest(context.Context, ipvs.Service, ipvs.Destination) error
+	Batch(context.Context, []ipvs.Op) []error
+
+	Services(context.Context) ([]ipvs.ServiceInfo, error)
+	Destinations(context.Context, ipvs.ServiceKey) ([]ipvs.DestinationInfo, error)
+	Service(context.Context, ipvs.ServiceKey) (ipvs.ServiceInfo, error)
+
+	Timeouts(context.Context) (ipvs.Timeouts, error)
+	SetTimeouts(context.Context, ipvs.Timeouts) error
+	Info(context.Context) (ipvs.Info, error)
+	Flush(context.Context) error
+	Zero(context.Context, ipvs.ServiceKey) error
+	Close() error
+}
+
+var (
+	_ Kernel = (*ipvs.Client)(nil)
+	_ Kernel = (*Table)(nil)
+)
+
+// Schedulers are the schedulers that the Linux kernel has as of 6.12.
+func Schedulers() []string {
+	return []string{"rr", "wrr", "lc", "wlc", "lblc", "lblcr", "sh", "mh", "dh", "fo", "ovf", "sed", "nq", "twos"}
+}
+
+// Table is an IPVS table in memory. New makes one. It is safe for use by several
+// goroutines and hands out copies only.
+type Table struct {
+	mu         sync.Mutex
+	addresses  []*service
+	marks      []*service
+	index      map[ipvs.ServiceKey]*service
+	trash      map[trashKey]ipvs.Counters
+	timeouts   ipvs.Timeouts
+	schedulers map[string]bool
+	engines    map[string]bool
+	closed     bool
+
+	fail     func(ipvs.Op) error
+	failRead func(ipvs.ServiceKey) error
+	onApply  func(ipvs.Op, View)
+	forget   bool
+	attempts []Attempt
+}
+
+type service struct {
+	info  ipvs.ServiceInfo
+	dests []*ipvs.DestinationInfo // oldest first
+	index map[ipvs.DestinationKey]*ipvs.DestinationInfo
+}
+
+type trashKey struct {
+	service ipvs.ServiceKey
+	dest    ipvs.DestinationKey
+}
+
+// Attempt is one operation and how it ended.
+type Attempt struct {
+	Op  ipvs.Op
+	Err error
+}
+
+// New returns an empty table that knows every scheduler of Schedulers and the
+// persistence engine "sip".
+func New() *Table {
+	t := &Table{
+		index:      make(map[ipvs.ServiceKey]*service),
+		trash:      make(map[trashKey]ipvs.Counters),
+		timeouts:   ipvs.Timeouts{TCP: 900, TCPFin: 120, UDP: 300},
+		schedulers: make(map[string]bool),
+		engines:    map[string]bool{"sip": true},
+	}
+	t.SetSchedulers(append(Schedulers(), "none")...)
+	return t
+}
+
+// SetSchedulers replaces the schedulers that the table knows.
+func (t *Table) SetSchedulers(names ...string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	clear(t.schedulers)
+	for _, n := range names {
+		t.schedulers[n] = true
+	}
+}
+
+// Fail has f judge every operation before the table does: an error is what the
+// caller gets, and nothing is applied. A bare syscall.Errno becomes an
+// *ipvs.Error. f runs with the table locked and must not use it; nil removes it.
+func (t *Table) Fail(f func(ipvs.Op) error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.fail = f
+}
+
+// FailReads has f judge every read, with the zero key for what concerns no
+// service; ipvs.ErrInterrupted and ipvs.ErrNoModule are the interesting errors.
+// f runs with the table locked and must not use it; nil removes it.
+func (t *Table) FailReads(f func(ipvs.ServiceKey) error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.failRead = f
+}
+
+// OnApply has f look at the table after every operation that was applied. f runs
+// with the table locked: it reads through the View, which is valid during the
+// call, and must not use the table. nil removes it.
+func (t *Table) OnApply(f func(ipvs.Op, View)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.onApply = f
+}
+
+// KeepLog says whether operations are recorded for Log and Attempts, as they are
+// in a new table. Turning it off forgets what there is.
+func (t *Table) KeepLog(on bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.forget = !on
+	t.attempts = nil
+}
+
+// Log returns the operations that were applied, in order. Flush is none.
+func (t *Table) Log() []ipvs.Op {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var ops []ipvs.Op
+	for _, a := range t.attempts {
+		if a.Err == nil {
+			ops = append(ops, a.Op)
+		}
+	}
+	return ops
+}
+
+// Attempts returns all operations, also those that failed, in order.
+func (t *Table) Attempts() []Attempt {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.attempts)
+}
+
+// ResetLog forgets what was recorded.
+func (t *Table) ResetLog() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.attempts = nil
+}
+
+// SetCounters sets a destination's connection counters.
+func (t *Table) SetCounters(k ipvs.ServiceKey, d ipvs.DestinationKey, c ipvs.Counters) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	di, err := t.dest("set counters", k, d)
+	if err == nil {
+		di.Counters = c
+	}
+	return err
+}
+
+// SetDestinationStats sets a destination's traffic statistics.
+func (t *Table) SetDestinationStats(k ipvs.ServiceKey, d ipvs.DestinationKey, s ipvs.Stats) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	di, err := t.dest("set statistics", k, d)
+	if err == nil {
+		di.Stats = s
+	}
+	return err
+}
+
+// SetServiceStats sets a service's traffic statistics.
+func (t *Table) SetServiceStats(k ipvs.ServiceKey, s ipvs.Stats) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	svc := t.index[k.Canonical()]
+	if svc == nil {
+		return &ipvs.Error{Op: "set statistics", Service: k, Errno: syscall.ESRCH}
+	}
+	svc.info.Stats = s
+	return nil
+}
+
+func (t *Table) dest(op string, k ipvs.ServiceKey, d ipvs.DestinationKey) (*ipvs.DestinationInfo, error) {
+	e := &ipvs.Error{Op: op, Service: k, Destination: d, Errno: syscall.ESRCH}
+	svc := t.index[k.Canonical()]
+	if svc == nil {
+		return nil, e
+	}
+	if di := svc.index[d.Canonical()]; di != nil {
+		return di, nil
+	}
+	e.Errno = syscall.ENOENT
+	return nil, e
+}
+
+// Close makes every later call fail with fs.ErrClosed.
+func (t *Table) Close() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.closed = true
+	return nil
+}
+
+// AddService is ipvs.Client.AddService.
+func (t *Table) AddService(ctx context.Context, s ipvs.Service) error {
+	return t.apply(ctx, ipvs.Op{Kind: ipvs.OpAddService, Service: s})
+}
+
+// SetService is ipvs.Client.SetService.
+func (t *Table) SetService(ctx context.Context, s ipvs.Service) error {
+	return t.apply(ctx, ipvs.Op{Kind: ipvs.OpSetService, Service: s})
+}
+
+// DelService is ipvs.Client.DelService.
+func (t *Table) DelService(ctx context.Context, s ipvs.Service) error {
+	return t.apply(ctx, ipvs.Op{Kind: ipvs.OpDelService, Service: s})
+}
+
+// AddDest is ipvs.Client.AddDest.
+func (t *Table) AddDest(ctx context.Context, s ipvs.Service, d ipvs.Destination) error {
+	return t.apply(ctx, ipvs.Op{Kind: ipvs.OpAddDest, Service: s, Destination: d})
+}
+
+// SetDest is ipvs.Client.SetDest.
+func (t *Table) SetDest(ctx context.Context, s ipvs.Service, d ipvs.Destination) error {
+	return t.apply(ctx, ipvs.Op{Kind: ipvs.OpSetDest, Service: s, Destination: d})
+}
+
+// DelDest is ipvs.Client.DelDest.
+func (t *Table) DelDest(ctx context.Context, s ipvs.Service, d ipvs.Destination) error {
+	return t.apply(ctx, ipvs.Op{Kind: ipvs.OpDelDest, Service: s, Destination: d})
+}
+
+// Batch is ipvs.Client.Batch. As in the kernel, other callers' operations may
+// come in between.
+func (t *Table) Batch(ctx context.Context, ops []ipvs.Op) []error {
+	errs := make([]error, len(ops))
+	for i, op := range ops {
+		errs[i] = t.apply(ctx, op)
+	}
+	return errs
+}
+
+func (t *Table) apply(ctx context.Context, op ipvs.Op) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	err := t.applyLocked(ctx, op)
+	if !t.forget {
+		t.attempts = append(t.attempts, Attempt{op, err})
+	}
+	if err == nil && t.onApply != nil {
+		t.onApply(op, View{t})
+	}
+	return err
+}
+
+func (t *Table) applyLocked(ctx context.Context, op ipvs.Op) error {
+	cause := context.Cause(ctx)
+	if t.closed {
+		cause = fs.ErrClosed
+	}
+	if cause == nil && t.fail != nil {
+		cause = t.fail(op)
+	}
+	if cause != nil {
+		if errno, ok := errors.AsType[syscall.Errno](cause); ok && cause == error(errno) {
+			return ipvs.NewError(op, errno)
+		}
+		if _, ok := errors.AsType[*ipvs.Error](cause); ok {
+			return cause
+		}
+		e := ipvs.NewError(op, 0)
+		e.Err = cause
+		return e
+	}
+	if errno := t.change(op); errno != 0 {
+		return ipvs.NewError(op, errno)
+	}
+	return nil
+}
+
+// change applies an operation in the kernel's order of tests, 0 for success.
+func (t *Table) change(op ipvs.Op) syscall.Errno {
+	s := op.Service.Canonical()
+	full := op.Kind == ipvs.OpAddService || op.Kind == ipvs.OpSetService
+	if errno := checkService(s, full); errno != 0 {
+		return errno
+	}
+	svc := t.index[s.ServiceKey]
+	if svc == nil && op.Kind != ipvs.OpAddService {
+		return syscall.ESRCH
+	}
+	d := op.Destination.Canonical()
+	switch op.Kind {
+	case ipvs.OpAddDest, ipvs.OpSetDest, ipvs.OpDelDest:
+		if errno := checkDestination(s, d, op.Kind != ipvs.OpDelDest); errno != 0 {
+			return errno
+		}
+	}
+	switch op.Kind {
+	case ipvs.OpAddService:
+		if svc != nil {
+			return syscall.EEXIST
+		}
+		if errno := t.checkModules(s); errno != 0 {
+			return errno
+		}
+		t.addService(s)
+	case ipvs.OpSetService:
+		if errno := t.checkModules(s); errno != 0 {
+			return errno
+		}
+		svc.info.Service = s
+		svc.info.Flags |= ipvs.Hashed
+	case ipvs.OpDelService:
+		t.delService(svc)
+	case ipvs.OpAddDest:
+		if svc.index[d.DestinationKey] != nil {
+			return syscall.EEXIST
+		}
+		if !unicast(d.Addr) {
+			return syscall.EINVAL
+		}
+		k := trashKey{s.ServiceKey, d.DestinationKey}
+		di := &ipvs.DestinationInfo{Destination: d, Counters: t.trash[k]}
+		delete(t.trash, k)
+		svc.dests = append(svc.dests, di)
+		svc.index[d.DestinationKey] = di
+	case ipvs.OpSetDest:
+		di := svc.index[d.DestinationKey]
+		if di == nil {
+			return syscall.ENOENT
+		}
+		di.Destination = d
+	case ipvs.OpDelDest:
+		di := svc.index[d.DestinationKey]
+		if di == nil {
+			return syscall.ENOENT
+		}
+		t.discard(s.ServiceKey, di)
+		delete(svc.index, d.DestinationKey)
+		svc.dests = slices.DeleteFunc(svc.dests, func(x *ipvs.DestinationInfo) bool { return x == di })
+	default:
+		return syscall.EINVAL
+	}
+	return 0
+}
+
+func (t *Table) addService(s ipvs.Service) {
+	s.Flags |= ipvs.Hashed
+	svc := &service{info: ipvs.ServiceInfo{Service: s}, index: make(map[ipvs.DestinationKey]*ipvs.DestinationInfo)}
+	t.index[s.ServiceKey] = svc
+	if s.FWMark != 0 {
+		t.marks = append(t.marks, svc)
+	} else {
+		t.addresses = append(t.addresses, svc)
+	}
+}
+
+func (t *Table) delService(svc *service) {
+	k := svc.info.ServiceKey
+	for _, di := range svc.dests {
+		t.discard(k, di)
+	}
+	delete(t.index, k)
+	same := func(x *service) bool { return x == svc }
+	t.addresses = slices.DeleteFunc(t.addresses, same)
+	t.marks = slices.DeleteFunc(t.marks, same)
+}
+
+// discard puts a destination that has connections on the trash list.
+func (t *Table) discard(k ipvs.ServiceKey, di *ipvs.DestinationInfo) {
+	if di.Counters != (ipvs.Counters{}) {
+		t.trash[trashKey{k, di.DestinationKey}] = di.Counters
+	}
+}
+
+func checkService(s ipvs.Service, full bool) syscall.Errno {
+	if s.FWMark == 0 {
+		if !s.Addr.IsValid() || s.Family != ipvs.FamilyOf(s.Addr) {
+			return syscall.EINVAL
+		}
+		switch s.Protocol {
+		case ipvs.TCP, ipvs.UDP, ipvs.SCTP:
+		default:
+			return syscall.EINVAL
+		}
+	}
+	if full && (len(s.Scheduler) > 15 || len(s.PersistenceEngine) > 16) {
+		return syscall.EINVAL
+	}
+	if s.Family != ipvs.INET && s.Family != ipvs.INET6 {
+		return syscall.EAFNOSUPPORT
+	}
+	return 0
+}
+
+func (t *Table) checkModules(s ipvs.Service) syscall.Errno {
+	if !t.schedulers[s.Scheduler] {
+		return syscall.ENOENT
+	}
+	if s.PersistenceEngine != "" && !t.engines[s.PersistenceEngine] {
+		return syscall.ENOENT
+	}
+	if s.Family == ipvs.INET6 && s.Netmask > 128 {
+		return syscall.EINVAL
+	}
+	return 0
+}
+
+func checkDestination(s ipvs.Service, d ipvs.Destination, full bool) syscall.Errno {
+	if !d.Addr.IsValid() {
+		return syscall.EINVAL
+	}
+	if !full {
+		return 0
+	}
+	switch {
+	case d.Forward > ipvs.Bypass, d.TunnelType > ipvs.GRE:
+		return syscall.EINVAL
+	case ipvs.FamilyOf(d.Addr) != s.Family && d.Forward != ipvs.Tunnel:
+		return syscall.EINVAL
+	case d.Weight > math.MaxInt32, d.LowerThreshold > d.UpperThreshold:
+		return syscall.ERANGE
+	case d.TunnelType == ipvs.GUE && d.TunnelPort == 0:
+		return syscall.EINVAL
+	}
+	return 0
+}
+
+// unicast is what ip_vs_new_dest asks of an address on a machine that does not
+// have it itself.
+func unicast(a netip.Addr) bool {
+	if a.Is4() {
+		return a.As4()[0] != 0 && !a.IsMulticast() && a != netip.AddrFrom4([4]byte{255, 255, 255, 255})
+	}
+	return !a.IsUnspecified() && !a.IsMulticast() && !a.IsLinkLocalUnicast()
+}
+
+// reading locks the table for a read; the caller unlocks it if err is nil.
+func (t *Table) reading(ctx context.Context, op string, k ipvs.ServiceKey) error {
+	t.mu.Lock()
+	err := context.Cause(ctx)
+	if t.closed {
+		err = fs.ErrClosed
+	}
+	if err == nil && t.failRead != nil {
+		err = t.failRead(k)
+	}
+	if err != nil {
+		t.mu.Unlock()
+		if _, ok := errors.AsType[*ipvs.Error](err); ok {
+			return err
+		}
+		return &ipvs.Error{Op: op, Service: k, Err: err}
+	}
+	return nil
+}
+
+// Services is ipvs.Client.Services, in the order of addition.
+func (t *Table) Services(ctx context.Context) ([]ipvs.ServiceInfo, error) {
+	if err := t.reading(ctx, "list services", ipvs.ServiceKey{}); err != nil {
+		return nil, err
+	}
+	defer t.mu.Unlock()
+	return View{t}.Services(), nil
+}
+
+// Destinations is ipvs.Client.Destinations.
+func (t *Table) Destinations(ctx context.Context, k ipvs.ServiceKey) ([]ipvs.DestinationInfo, error) {
+	const op = "list destinations"
+	k = k.Canonical()
+	if err := t.reading(ctx, op, k); err != nil {
+		return nil, err
+	}
+	defer t.mu.Unlock()
+	if k.FWMark == 0 && (!k.Addr.IsValid() || k.Family != ipvs.FamilyOf(k.Addr)) {
+		return nil, &ipvs.Error{Op: op, Service: k, Errno: syscall.EINVAL}
+	}
+	return View{t}.Destinations(k), nil
+}
+
+// Service is ipvs.Client.Service.
+func (t *Table) Service(ctx context.Context, k ipvs.ServiceKey) (ipvs.ServiceInfo, error) {
+	const op = "get service"
+	k = k.Canonical()
+	if err := t.reading(ctx, op, k); err != nil {
+		return ipvs.ServiceInfo{}, err
+	}
+	defer t.mu.Unlock()
+	if errno := checkService(ipvs.Service{ServiceKey: k}, false); errno != 0 {
+		return ipvs.ServiceInfo{}, &ipvs.Error{Op: op, Service: k, Errno: errno}
+	}
+	svc := t.index[k]
+	if svc == nil {
+		return ipvs.ServiceInfo{}, &ipvs.Error{Op: op, Service: k, Errno: syscall.ESRCH}
+	}
+	return svc.info, nil
+}
+
+// Timeouts is ipvs.Client.Timeouts; a new table has the kernel's defaults.
+func (t *Table) Timeouts(ctx context.Context) (ipvs.Timeouts, error) {
+	if err := t.reading(ctx, "get timeouts", ipvs.ServiceKey{}); err != nil {
+		return ipvs.Timeouts{}, err
+	}
+	defer t.mu.Unlock()
+	return t.timeouts, nil
+}
+
+// SetTimeouts is ipvs.Client.SetTimeouts.
+func (t *Table) SetTimeouts(ctx context.Context, v ipvs.Timeouts) error {
+	const op = "set timeouts"
+	if err := t.reading(ctx, op, ipvs.ServiceKey{}); err != nil {
+		return err
+	}
+	defer t.mu.Unlock()
+	// The kernel's bound is INT_MAX / HZ, which is 1000 at most.
+	const bound = math.MaxInt32 / 1000
+	if v.TCP > bound || v.TCPFin > bound || v.UDP > bound {
+		return &ipvs.Error{Op: op, Errno: syscall.EINVAL}
+	}
+	for _, p := range []struct {
+		to *uint32
+		v  uint32
+	}{{&t.timeouts.TCP, v.TCP}, {&t.timeouts.TCPFin, v.TCPFin}, {&t.timeouts.UDP, v.UDP}} {
+		if p.v != 0 {
+			*p.to = p.v
+		}
+	}
+	return nil
+}
+
+// Info is ipvs.Client.Info.
+func (t *Table) Info(ctx context.Context) (ipvs.Info, error) {
+	if err := t.reading(ctx, "get info", ipvs.ServiceKey{}); err != nil {
+		return ipvs.Info{}, err
+	}
+	defer t.mu.Unlock()
+	return ipvs.Info{Version: [3]uint8{1, 2, 1}, ConnTableSize: 4096}, nil
+}
+
+// Flush is ipvs.Client.Flush.
+func (t *Table) Flush(ctx context.Context) error {
+	if err := t.reading(ctx, "flush", ipvs.ServiceKey{}); err != nil {
+		return err
+	}
+	defer t.mu.Unlock()
+	for _, svc := range slices.Collect(maps.Values(t.index)) {
+		t.delService(svc)
+	}
+	return nil
+}
+
+// Zero is ipvs.Client.Zero.
+func (t *Table) Zero(ctx context.Context, k ipvs.ServiceKey) error {
+	const op = "zero statistics"
+	all := k == ipvs.ServiceKey{}
+	k = k.Canonical()
+	if err := t.reading(ctx, op, k); err != nil {
+		return err
+	}
+	defer t.mu.Unlock()
+	if !all {
+		if errno := checkService(ipvs.Service{ServiceKey: k}, false); errno != 0 {
+			return &ipvs.Error{Op: op, Service: k, Errno: errno}
+		}
+		if t.index[k] == nil {
+			return &ipvs.Error{Op: op, Service: k, Errno: syscall.ESRCH}
+		}
+	}
+	for _, svc := range t.index {
+		if all || svc.info.ServiceKey == k {
+			svc.info.Stats = ipvs.Stats{}
+			for _, di := range svc.dests {
+				di.Stats = ipvs.Stats{}
+			}
+		}
+	}
+	return nil
+}
+
+// View reads a table from within OnApply.
+type View struct{ t *Table }
+
+// Services returns all services in the order of Table.Services.
+func (v View) Services() []ipvs.ServiceInfo {
+	out := make([]ipvs.ServiceInfo, 0, len(v.t.index))
+	for _, svc := range v.t.addresses {
+		out = append(out, svc.info)
+	}
+	for _, svc := range v.t.marks {
+		out = append(out, svc.info)
+	}
+	return out
+}
+
+// Has reports whether a service exists, which Destinations does not tell.
+func (v View) Has(k ipvs.ServiceKey) bool { return v.t.index[k.Canonical()] != nil }
+
+// Destinations returns a service's destinations, the newest first.
+func (v View) Destinations(k ipvs.ServiceKey) []ipvs.DestinationInfo {
+	svc := v.t.index[k.Canonical()]
+	if svc == nil {
+		return []ipvs.DestinationInfo{}
+	}
+	out := make([]ipvs.DestinationInfo, 0, len(svc.dests))
+	for _, di := range slices.Backward(svc.dests) {
+		out = append(out, *di)
+	}
+	return out
+}
