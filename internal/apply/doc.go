@@ -1,0 +1,52 @@
+// Package apply is the seam between what the framework decides and what the
+// kernel's IPVS table holds. It alone translates keepalived's words (virtual
+// server, real server, sorry server, quorum) into the kernel's (service,
+// destination).
+//
+// # Level-triggered
+//
+// The front (Init, SetAlive, SetWeight, Quorum, Replace) records facts and marks
+// what they touch; Flush then writes. For each service of the kernel one pure
+// function computes the content it should have (desired) and another the
+// operations that lead there from what it has (diff). A first start, a verdict, a
+// reload, a retry after a kernel error and the repair of what somebody else
+// changed are this one path. All facts of one turn of the engine end in one
+// Flush, and so in the fewest batches.
+//
+// # The order of operations
+//
+// Additions and weight raises first, weight cuts next, deletions last, so that a
+// pool is never empty on the way between two states that are not. A sorry server
+// goes in before the real servers come out (keepalived does it the other way
+// round) and comes out after they are back. If a raise fails, the cuts and
+// deletions that would leave a pool without a usable destination are held back.
+//
+// # Three ways to leave the table
+//
+//   - removed: a server whose check failed, without inhibit_on_failure, is deleted
+//     at once; its connections are lost. That is keepalived's contract.
+//   - weight 0: inhibit_on_failure, or a weight that is 0; the entry stays.
+//   - departed: the entry is no longer wanted though nothing is wrong with it: a
+//     reload dropped it, its virtual server is gone, the sorry server took over, the
+//     sorry server is no longer needed. Its weight becomes 0, then its counters are
+//     read, then it is deleted if they are zero and otherwise parked on the drain
+//     list until they are (Tick). Weight first, then read, then delete: in any other
+//     order a connection can be scheduled between the read and the deletion, and is
+//     cut. UDP and SCTP destinations have no connections worth the wait and are
+//     deleted at once.
+//
+// A parked destination that is wanted again gets its weight back in place. It is
+// never deleted and added again: with expire_nodest_conn set that resets its
+// connections.
+//
+// A maintenance drain (a track file takes the weight of a configured server to 0)
+// outranks a failing check: a server that is being shut down fails its checks, and
+// reacting to that with a deletion would cut the drain short.
+//
+// # One destination, several claims
+//
+// A sorry server may equal a real server, two virtual servers may share a group,
+// and a file may name a service twice. A destination is wanted as long as anyone
+// wants it, with the highest weight that is asked for; it is removed or drained
+// only when nobody wants it any more.
+package apply

@@ -1,0 +1,27 @@
+// Package engine is the one owner: a single goroutine holds the framework's state
+// and everything else sends it events.
+//
+// A verdict, a file's value, a reload, a tick and a command are values in one
+// inbox. The loop empties the inbox, lets the framework decide, hands the facts to
+// apply and flushes once, so that a burst becomes one ordered set of batches. After
+// each turn it publishes what changed as immutable pieces; readers assemble a
+// Snapshot from those and never ask the loop.
+//
+// The inbox is unbounded and sending never blocks. The loop itself calls the
+// scheduler, so a bounded inbox could lock the two against each other; what bounds
+// it is that a checker sends only when its verdict changes.
+//
+// # Who owns a checker's machine
+//
+// The retry logic (framework.Machine) of a checker is stepped on the scheduler's
+// side, where its results arrive, and the loop sees changes of verdict only. A
+// reload keeps the task of a checker whose definition is unchanged, with its
+// machine and its phase, and swaps the rules under it. A verdict carries its task;
+// one from a task that a reload removed is ignored.
+//
+// # Kernel errors
+//
+// What could not be written stays due in apply and is retried with a growing
+// pause, 1 s to 30 s. While the table cannot be reached at all (no ip_vs module)
+// checks go on, and everything is applied when it appears.
+package engine

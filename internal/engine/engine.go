@@ -1,0 +1,360 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-lb/sluice/internal/apply"
+	"github.com/sluice-lb/sluice/internal/checker"
+	"github.com/sluice-lb/sluice/internal/config"
+	"github.com/sluice-lb/sluice/internal/framework"
+	"github.com/sluice-lb/sluice/pkg/ipvs"
+)
+
+// Scheduler runs probes. Its methods may be called from the engine's loop.
+type Scheduler interface {
+	Add(checker.Task)
+	Remove(checker.ID)
+	// Overdue is how late the most overdue task is.
+	Overdue() time.Duration
+}
+
+// Files watches track files.
+type Files interface {
+	// Watch replaces the watched set and returns the present values by name.
+	Watch([]*config.TrackFile) map[string]int64
+}
+
+// Reader reads the kernel's table for Status, beside the writer.
+type Reader interface {
+	Destinations(context.Context, ipvs.ServiceKey) ([]ipvs.DestinationInfo, error)
+}
+
+// Options are what an engine is made of.
+type Options struct {
+	Log        *slog.Logger
+	Version    string
+	ConfigFile string
+	Observe    bool
+	// Dial connects to the table to write. It is called again, with growing
+	// pauses, as long as it fails.
+	Dial func(context.Context) (apply.IPVS, error)
+	// Read connects to the kernel's table for Status; nil for none.
+	Read func(context.Context) (Reader, error)
+	// Probe makes a checker's probe.
+	Probe     func(*config.Config, *config.Checker) (checker.Probe, error)
+	Scheduler Scheduler
+	Files     Files
+	// KernelTimeout bounds all kernel work of one turn; 0 is 30 s.
+	KernelTimeout time.Duration
+}
+
+// Engine is the owner of all state. Start it, then Run it.
+type Engine struct {
+	opts  Options
+	log   *slog.Logger
+	inbox *inbox
+
+	// Below is the loop's own.
+	config     *config.Config
+	generation uint64
+	vss        []*server
+	byKey      map[config.VSKey]*server
+	uses       map[string][]fileUse
+	applier    *apply.Applier
+	nextID     checker.ID
+	tasks      map[checker.ID]*task
+	touched    map[*server]bool
+	allTouched bool
+	// headTouched: something of no virtual server's has changed.
+	headTouched bool
+
+	started   time.Time
+	reload    Reload
+	kernel    Kernel
+	backoff   time.Duration
+	retryAt   time.Time
+	tickAt    time.Time
+	connected bool
+
+	published atomic.Pointer[published]
+	reader    lazyReader
+}
+
+// server is one virtual server: the framework's state with what only people need.
+type server struct {
+	*framework.VirtualServer
+	name  string
+	since time.Time
+	rs    []situation
+	tasks [][]*task
+}
+
+// situation is a real server's state since when and why.
+type situation struct {
+	state  State
+	reason string
+	since  time.Time
+	// failed is the outcome that took it down.
+	failed string
+}
+
+// fileUse is one place that a watched file's value goes to.
+type fileUse struct {
+	vs          *server
+	server, use int
+}
+
+// New returns an engine without a configuration.
+func New(opts Options) *Engine {
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
+	}
+	if opts.KernelTimeout == 0 {
+		opts.KernelTimeout = 30 * time.Second
+	}
+	e := &Engine{
+		opts: opts, log: opts.Log, inbox: newInbox(),
+		tasks: map[checker.ID]*task{}, byKey: map[config.VSKey]*server{}, touched: map[*server]bool{},
+		started: time.Now(),
+	}
+	e.published.Store(&published{})
+	return e
+}
+
+// event is anything that the loop handles.
+type event interface{ handle(e *Engine) }
+
+type verdictEvent struct {
+	task           *task
+	verdict        framework.Verdict
+	outcome        checker.Outcome
+	attempt, limit uint32
+}
+
+type fileEvent struct {
+	name  string
+	value int64
+}
+
+type reloadEvent struct {
+	config *config.Config
+	done   chan error
+}
+
+type callEvent struct {
+	call func(*Engine)
+	done chan struct{}
+}
+
+// FileValue reports a watched file's new value.
+func (e *Engine) FileValue(name string, value int64) { e.inbox.send(fileEvent{name, value}) }
+
+// Reload swaps in a configuration that has been validated and returns when it is
+// applied. The error is only that of a dead engine: what the kernel refuses is
+// retried.
+func (e *Engine) Reload(ctx context.Context, cfg *config.Config) error {
+	done := make(chan error, 1)
+	e.inbox.send(reloadEvent{cfg, done})
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("reload: %w", ctx.Err())
+	}
+}
+
+// ReloadFailed records that a reload was refused, for status.
+func (e *Engine) ReloadFailed(err error) {
+	e.inbox.send(callEvent{call: func(e *Engine) {
+		e.reload = Reload{At: time.Now(), Error: err.Error()}
+		e.headTouched = true
+	}})
+}
+
+// Ping returns when the loop has handled everything sent before it.
+func (e *Engine) Ping(ctx context.Context) error {
+	done := make(chan struct{})
+	e.inbox.send(callEvent{call: func(*Engine) {}, done: done})
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("the loop did not answer: %w", context.Cause(ctx))
+	}
+}
+
+// Start takes the first configuration: it reads the table, adopts what is ours,
+// writes what is wanted and adds the checkers. A table that cannot be reached is
+// not an error: it is retried.
+func (e *Engine) Start(ctx context.Context, cfg *config.Config) error {
+	values := e.opts.Files.Watch(cfg.TrackFiles)
+	e.config, e.generation = cfg, 1
+	e.reload = Reload{At: time.Now(), OK: true}
+	e.applier = apply.New(nil, translate(cfg), e.log)
+	e.connect(ctx)
+	for _, vc := range cfg.VirtualServers {
+		fvs, _ := framework.New(vc, e.trustAtStart(vc), lookup(values))
+		e.adopt(fvs, nil, true)
+	}
+	e.index()
+	for _, vs := range e.vss {
+		if err := e.applier.Init(vs.VirtualServer); err != nil {
+			return err
+		}
+	}
+	e.turn(ctx)
+	return nil
+}
+
+func translate(cfg *config.Config) []*apply.VirtualServer {
+	vss := make([]*apply.VirtualServer, len(cfg.VirtualServers))
+	for i, vc := range cfg.VirtualServers {
+		vss[i] = apply.Translate(vc)
+	}
+	return vss
+}
+
+func lookup(values map[string]int64) framework.Values {
+	return func(name string) int64 { return values[name] }
+}
+
+// Run handles events until the context ends, then leaves the table as on_stop
+// says.
+func (e *Engine) Run(ctx context.Context) error {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		timer.Reset(e.wait(time.Now()))
+		select {
+		case <-ctx.Done():
+			return e.stop(ctx)
+		case <-e.inbox.ready:
+			for _, ev := range e.inbox.take() {
+				ev.handle(e)
+			}
+		case <-timer.C:
+		}
+		e.turn(ctx)
+	}
+}
+
+// wait returns how long nothing is due.
+func (e *Engine) wait(now time.Time) time.Duration {
+	next := now.Add(time.Hour)
+	for _, t := range []time.Time{e.retryAt, e.tickAt} {
+		if !t.IsZero() && t.Before(next) {
+			next = t
+		}
+	}
+	if _, d := e.applier.Draining(); !d.IsZero() && d.Before(next) {
+		next = d
+	}
+	return max(next.Sub(now), 0)
+}
+
+// turn writes what the events of this turn changed and publishes it.
+func (e *Engine) turn(ctx context.Context) {
+	kctx, cancel := context.WithTimeout(ctx, e.opts.KernelTimeout)
+	defer cancel()
+	now := time.Now()
+	if !e.connected && !e.retryAt.IsZero() && !now.Before(e.retryAt) {
+		e.connect(kctx)
+	}
+	var err error
+	switch n, deadline := e.applier.Draining(); {
+	case !e.connected:
+	case n > 0 && (!e.tickAt.IsZero() && !now.Before(e.tickAt) || !deadline.IsZero() && !now.Before(deadline)):
+		if !now.Before(e.tickAt) {
+			e.tickAt = time.Time{}
+		}
+		e.allTouched = true
+		err = e.applier.Tick(kctx, now)
+	}
+	if e.connected && e.applier.Pending() && (e.retryAt.IsZero() || !now.Before(e.retryAt) || len(e.touched) > 0) {
+		err = errors.Join(err, e.applier.Flush(kctx, now))
+	}
+	if e.connected {
+		e.outcome(now, err)
+	}
+	switch n, _ := e.applier.Draining(); {
+	case n == 0:
+		e.tickAt = time.Time{}
+	case e.tickAt.IsZero():
+		e.tickAt = now.Add(e.config.Global.DrainInterval)
+	}
+	e.publish(now)
+}
+
+// Backoff bounds between attempts at a table that refuses or is not there.
+const (
+	backoffMin = time.Second
+	backoffMax = 30 * time.Second
+)
+
+// connect dials the table and adopts what is in it.
+func (e *Engine) connect(ctx context.Context) {
+	conn, err := e.opts.Dial(ctx)
+	if err == nil {
+		e.applier.Connect(conn)
+		if err = e.applier.Adopt(ctx); err == nil {
+			if e.backoff > 0 {
+				e.log.Info("IPVS table reachable, applying everything")
+			}
+			e.connected = true
+			e.allTouched = true
+			e.outcome(time.Now(), nil)
+			return
+		}
+	}
+	e.outcome(time.Now(), err)
+}
+
+// outcome keeps the kernel's state for people and the retry timer.
+func (e *Engine) outcome(now time.Time, err error) {
+	e.kernel.Operations = e.applier.Operations()
+	if err == nil {
+		if !e.applier.Pending() {
+			e.backoff, e.retryAt = 0, time.Time{}
+		}
+		if !e.kernel.OK {
+			e.kernel.OK, e.kernel.Error, e.kernel.Since = true, "", now
+		}
+		return
+	}
+	e.backoff = min(max(e.backoff*2, backoffMin), backoffMax)
+	e.retryAt = now.Add(e.backoff)
+	// A failure that repeats is one fact: it is logged when it begins or changes.
+	if e.kernel.OK || e.kernel.Error != err.Error() {
+		msg := "Kernel refused a change, will retry"
+		if !e.connected {
+			msg = "IPVS table not reachable, will retry; checks go on"
+		}
+		e.log.Error(msg, "err", err, "retry_in", e.backoff)
+	}
+	if e.kernel.OK || e.kernel.Since.IsZero() {
+		e.kernel.Since = now
+	}
+	e.kernel.OK, e.kernel.Error = false, err.Error()
+	e.allTouched = true
+}
+
+// stop leaves the table as on_stop says. The context that ended must not end the
+// clean-up too.
+func (e *Engine) stop(ctx context.Context) error {
+	if e.config.Global.OnStop == config.OnStopKeep {
+		e.log.Info("Stopping, the IPVS table stays as it is", "on_stop", "keep")
+		return nil
+	}
+	if !e.connected {
+		return nil
+	}
+	kctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.opts.KernelTimeout)
+	defer cancel()
+	e.log.Info("Stopping, removing our services from the IPVS table", "on_stop", "remove")
+	return e.applier.Remove(kctx)
+}

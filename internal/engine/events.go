@@ -1,0 +1,155 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/sluice-lb/sluice/internal/config"
+	"github.com/sluice-lb/sluice/internal/framework"
+)
+
+func (ev callEvent) handle(e *Engine) {
+	ev.call(e)
+	if ev.done != nil {
+		close(ev.done)
+	}
+}
+
+// handle ignores a verdict whose checker a reload removed or replaced.
+func (ev verdictEvent) handle(e *Engine) {
+	t := ev.task
+	if e.tasks[t.id] != t {
+		return
+	}
+	vs := t.vs
+	rs := vs.Servers[t.server]
+	name := rsName(rs.Config.Key, vs.Config)
+	r := t.rules.Load()
+	if ev.verdict == framework.Down {
+		vs.rs[t.server].failed = fmt.Sprintf("%s: %s", r.kind, ev.outcome.Reason)
+		e.log.Warn("Check failed", "checker", r.kind, "rs", name, "vs", vs.name, "reason", ev.outcome.Reason,
+			"attempt", fmt.Sprintf("%d/%d", ev.attempt, ev.limit), "took", ev.outcome.Took.Round(time.Microsecond))
+	} else {
+		e.log.Info("Check passed", "checker", r.kind, "rs", name, "vs", vs.name, "reason", ev.outcome.Reason, "took", ev.outcome.Took.Round(time.Microsecond))
+	}
+	change, err := vs.SetVerdict(t.server, t.check, ev.verdict)
+	if err != nil {
+		e.log.Error("Verdict lost, this is a bug", "err", err)
+		return
+	}
+	e.apply(vs, change)
+}
+
+func (ev fileEvent) handle(e *Engine) {
+	for _, u := range e.uses[ev.name] {
+		rs := u.vs.Servers[u.server]
+		if rs.Files[u.use].Checker >= 0 {
+			u.vs.rs[u.server].failed = fmt.Sprintf("FILE_CHECK: track_file %s is %d", ev.name, ev.value)
+		}
+		change, err := u.vs.SetFile(u.server, u.use, ev.value)
+		if err != nil {
+			e.log.Error("File value lost, this is a bug", "err", err)
+			continue
+		}
+		e.apply(u.vs, change)
+	}
+}
+
+// apply logs what changed, in keepalived's words where it has them, and hands the
+// facts on.
+func (e *Engine) apply(vs *server, change framework.Change) {
+	e.touched[vs] = true
+	for _, c := range change.Servers {
+		rs := vs.Servers[c.Index]
+		key, name := rs.Config.Key, rsName(rs.Config.Key, vs.Config)
+		if c.AliveChanged {
+			e.logAlive(vs, rs, name)
+			e.must(e.applier.SetAlive(vs.Config.Key, key, rs.Alive()))
+		}
+		if c.WeightChanged {
+			e.log.Info(fmt.Sprintf("Changing weight of service %s in VS %s to %d", name, vs.name, rs.Weight()),
+				"rs", name, "vs", vs.name, "weight", rs.Weight(), "configured", rs.Config.Weight)
+			e.must(e.applier.SetWeight(vs.Config.Key, key, rs.Weight()))
+		}
+	}
+	e.logQuorum(vs, change.Quorum)
+	e.must(e.applier.Quorum(vs.Config.Key, change.Quorum))
+}
+
+func (e *Engine) must(err error) {
+	if err != nil {
+		e.log.Error("Change lost, this is a bug", "err", err)
+	}
+}
+
+func (e *Engine) logAlive(vs *server, rs *framework.RealServer, name string) {
+	alive := 0
+	for _, s := range vs.Servers {
+		if s.Alive() {
+			alive++
+		}
+	}
+	args := []any{"rs", name, "vs", vs.name, "alive", fmt.Sprintf("%d/%d", alive, len(vs.Servers)), "weight", vs.Sum()}
+	verb, at := "Removing service %s from VS %s", e.log.Warn
+	switch {
+	case rs.Alive() && rs.Config.Inhibit:
+		verb, at = "Enabling service %s of VS %s", e.log.Info
+	case rs.Alive():
+		verb, at = "Adding service %s to VS %s", e.log.Info
+	case rs.Config.Inhibit:
+		verb = "Disabling service %s of VS %s"
+	}
+	at(fmt.Sprintf(verb, name, vs.name), args...)
+}
+
+func (e *Engine) logQuorum(vs *server, ev framework.QuorumEvent) {
+	q, h := vs.Config.Quorum, vs.Config.Hysteresis
+	args := []any{"vs", vs.name, "weight", vs.Sum(), "quorum", q, "hysteresis", h}
+	if vs.Config.Sorry != nil {
+		args = append(args, "sorry_server", rsName(vs.Config.Sorry.Key, vs.Config))
+	}
+	switch ev {
+	case framework.QuorumGained:
+		vs.since = time.Now()
+		e.log.Info(fmt.Sprintf("Gained quorum %d+%d=%d <= %d for VS %s", q, h, int64(q)+int64(h), vs.Sum(), vs.name), args...)
+	case framework.QuorumLost:
+		vs.since = time.Now()
+		e.log.Warn(fmt.Sprintf("Lost quorum %d-%d=%d > %d for VS %s", q, h, int64(q)-int64(h), vs.Sum(), vs.name), args...)
+	}
+}
+
+// trustAtStart decides, for a virtual server that is new to this process, which
+// real servers may serve before their first check.
+//
+// Without anything in the kernel that is keepalived's rule: all but alpha ones.
+// With a service that already serves (this daemon was restarted, or took over) the
+// table is the last known verdict: a server that is in with a weight stays in, alpha
+// or not; one that is not in has to pass a check first, whether it was down or is
+// new; one at weight 0 under inhibit_on_failure was down.
+func (e *Engine) trustAtStart(vc *config.VirtualServer) framework.Trust {
+	vs := e.applier.Lookup(vc.Key)
+	return func(rc *config.RealServer) bool {
+		exists, usable, weight := e.applier.Adopted(vs, rc.Key)
+		switch {
+		case weight > 0:
+			return true
+		case alpha(rc):
+			return false
+		case !exists || !usable || e.config.Global.TrustNew:
+			return true
+		case weight == 0:
+			return !rc.Inhibit
+		}
+		return false
+	}
+}
+
+// alpha reports whether any of a server's checkers asks for "down until proven".
+func alpha(rc *config.RealServer) bool {
+	for _, c := range rc.Checkers {
+		if c.Alpha && c.Kind != config.FileCheck {
+			return true
+		}
+	}
+	return false
+}
