@@ -2,7 +2,6 @@ package host
 
 import (
 	"bytes"
-	"fmt"
 	"os"
 	"slices"
 	"strconv"
@@ -10,41 +9,51 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Feature is something of the configuration that needs a capability of its own.
-type Feature int
+// Need is something of the configuration that needs a capability of its own.
+type Need int
 
-// Features.
+// Needs.
 const (
-	// FeatureNamespace is net_namespace or net_namespace_ipvs.
-	FeatureNamespace Feature = iota + 1
-	// FeatureScripts are scripts that run as another user.
-	FeatureScripts
-	// FeatureLowPort is a bind_port below 1024.
-	FeatureLowPort
+	// NeedNamespace is net_namespace or net_namespace_ipvs.
+	NeedNamespace Need = iota + 1
+	// NeedScripts are scripts that run as another user.
+	NeedScripts
+	// NeedLowPort is a bind_port below 1024.
+	NeedLowPort
 )
+
+// Missing is a capability that this process lacks.
+type Missing struct {
+	// Name is the kernel's: "CAP_NET_ADMIN".
+	Name string
+	// Feature is what does not work without it, for people.
+	Feature string
+}
+
+// String returns name and feature in a line.
+func (m Missing) String() string { return m.Name + ": needed for " + m.Feature }
 
 // capability is a row of the table of what needs what.
 type capability struct {
-	bit  uint
-	name string
-	// feature 0 is needed whatever the configuration says.
-	feature Feature
-	why     string
+	bit uint
+	Missing
+	// need 0 is needed whatever the configuration says.
+	need Need
 }
 
 var capabilities = []capability{
-	{unix.CAP_NET_ADMIN, "CAP_NET_ADMIN", 0, "to read and write the IPVS table, for its sysctls, and for a checker's fwmark"},
-	{unix.CAP_NET_RAW, "CAP_NET_RAW", 0, "for a checker's bind_if and for PING_CHECK"},
-	{unix.CAP_SYS_ADMIN, "CAP_SYS_ADMIN", FeatureNamespace, "to enter the network namespace of net_namespace"},
-	{unix.CAP_SETUID, "CAP_SETUID", FeatureScripts, "to run scripts as the user of script_user"},
-	{unix.CAP_SETGID, "CAP_SETGID", FeatureScripts, "to run scripts as the group of script_user"},
-	{unix.CAP_NET_BIND_SERVICE, "CAP_NET_BIND_SERVICE", FeatureLowPort, "for a checker's bind_port below 1024"},
+	{unix.CAP_NET_ADMIN, Missing{"CAP_NET_ADMIN", "the IPVS table, its sysctls, and a checker's fwmark"}, 0},
+	{unix.CAP_NET_RAW, Missing{"CAP_NET_RAW", "a checker's bind_if, and PING_CHECK"}, 0},
+	{unix.CAP_SYS_ADMIN, Missing{"CAP_SYS_ADMIN", "entering the network namespace of net_namespace"}, NeedNamespace},
+	{unix.CAP_SETUID, Missing{"CAP_SETUID", "running scripts as the user of script_user"}, NeedScripts},
+	{unix.CAP_SETGID, Missing{"CAP_SETGID", "running scripts as the group of script_user"}, NeedScripts},
+	{unix.CAP_NET_BIND_SERVICE, Missing{"CAP_NET_BIND_SERVICE", "a checker's bind_port below 1024"}, NeedLowPort},
 }
 
-// MissingCapabilities returns a line for each capability that this process lacks
-// and that the daemon, or one of the features, needs: its name and what for. It
-// is nil when all is there, and when /proc tells nothing.
-func MissingCapabilities(features ...Feature) []string {
+// MissingCapabilities returns each capability that this process lacks and that
+// the daemon, or one of the needs, calls for. It is nil when all is there, and
+// when /proc tells nothing.
+func MissingCapabilities(needs ...Need) []Missing {
 	b, err := os.ReadFile("/proc/self/status")
 	if err != nil {
 		return nil
@@ -53,7 +62,7 @@ func MissingCapabilities(features ...Feature) []string {
 	if !ok {
 		return nil
 	}
-	return missing(effective, features)
+	return missing(effective, needs)
 }
 
 // effectiveCapabilities reads CapEff of proc_pid_status(5), a hexadecimal mask.
@@ -67,11 +76,11 @@ func effectiveCapabilities(status []byte) (mask uint64, ok bool) {
 	return 0, false
 }
 
-func missing(effective uint64, features []Feature) []string {
-	var list []string
+func missing(effective uint64, needs []Need) []Missing {
+	var list []Missing
 	for _, c := range capabilities {
-		if effective&(1<<c.bit) == 0 && (c.feature == 0 || slices.Contains(features, c.feature)) {
-			list = append(list, fmt.Sprintf("%s: needed %s", c.name, c.why))
+		if effective&(1<<c.bit) == 0 && (c.need == 0 || slices.Contains(needs, c.need)) {
+			list = append(list, c.Missing)
 		}
 	}
 	return list

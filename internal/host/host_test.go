@@ -86,7 +86,7 @@ func TestSysctlsOfTheDesign(t *testing.T) {
 	want["net.ipv4.vs.conntrack"] = "1"
 	for _, s := range Sysctls(true) {
 		got[s.Name] = s.Want
-		if s.Reason == "" {
+		if s.Why == "" {
 			t.Errorf("%s has no reason", s.Name)
 		}
 	}
@@ -178,22 +178,22 @@ func TestRaiseFileLimit(t *testing.T) {
 	}
 }
 
-func TestNetNSPath(t *testing.T) {
+func TestNamespacePath(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := netnsPath(filepath.Join(dir, "none"), "lb"); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "there are none") {
+	if _, err := namespacePath(filepath.Join(dir, "none"), "lb"); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "there are none") {
 		t.Errorf("no directory: %v", err)
 	}
 	write(t, filepath.Join(dir, "blue"), "", 0o644)
 	write(t, filepath.Join(dir, "green"), "", 0o644)
-	if p, err := netnsPath(dir, "blue"); err != nil || p != filepath.Join(dir, "blue") {
+	if p, err := namespacePath(dir, "blue"); err != nil || p != filepath.Join(dir, "blue") {
 		t.Errorf("blue: %q, %v", p, err)
 	}
-	_, err := netnsPath(dir, "lb")
+	_, err := namespacePath(dir, "lb")
 	if err == nil || !strings.Contains(err.Error(), "there are: blue, green; create it with: ip netns add lb") {
 		t.Errorf("missing: %v", err)
 	}
 	for _, name := range []string{"", ".", "..", "a/b", "/proc/1/ns/net"} {
-		if _, err := netnsPath(dir, name); err == nil || !strings.Contains(err.Error(), "is not a name") {
+		if _, err := namespacePath(dir, name); err == nil || !strings.Contains(err.Error(), "is not a name") {
 			t.Errorf("%q: %v, want a refusal", name, err)
 		}
 	}
@@ -203,35 +203,34 @@ func TestMissingCapabilities(t *testing.T) {
 	status := func(mask string) []byte {
 		return []byte("Name:\tsluiced\nCapPrm:\t000001ffffffffff\nCapEff:\t" + mask + "\nCapBnd:\t000001ffffffffff\n")
 	}
-	names := func(list []string) (out []string) {
-		for _, l := range list {
-			name, why, ok := strings.Cut(l, ": needed ")
-			if !ok || why == "" {
-				t.Errorf("line %q names no feature", l)
+	names := func(list []Missing) (out []string) {
+		for _, m := range list {
+			if m.Feature == "" || m.String() != m.Name+": needed for "+m.Feature {
+				t.Errorf("%q names no feature", m)
 			}
-			out = append(out, name)
+			out = append(out, m.Name)
 		}
 		return out
 	}
 	for _, tc := range []struct {
-		mask     string
-		features []Feature
-		want     []string
+		mask  string
+		needs []Need
+		want  []string
 	}{
-		{"000001ffffffffff", []Feature{FeatureNamespace, FeatureScripts, FeatureLowPort}, nil},
+		{"000001ffffffffff", []Need{NeedNamespace, NeedScripts, NeedLowPort}, nil},
 		{"0000000000000000", nil, []string{"CAP_NET_ADMIN", "CAP_NET_RAW"}},
 		{"0000000000001000", nil, []string{"CAP_NET_RAW"}},   // bit 12 is CAP_NET_ADMIN
 		{"0000000000002000", nil, []string{"CAP_NET_ADMIN"}}, // bit 13 is CAP_NET_RAW
 		{"0000000000003000", nil, nil},
-		{"0000000000003000", []Feature{FeatureNamespace}, []string{"CAP_SYS_ADMIN"}},
-		{"0000000000003000", []Feature{FeatureScripts, FeatureLowPort}, []string{"CAP_SETUID", "CAP_SETGID", "CAP_NET_BIND_SERVICE"}},
+		{"0000000000003000", []Need{NeedNamespace}, []string{"CAP_SYS_ADMIN"}},
+		{"0000000000003000", []Need{NeedScripts, NeedLowPort}, []string{"CAP_SETUID", "CAP_SETGID", "CAP_NET_BIND_SERVICE"}},
 	} {
 		mask, ok := effectiveCapabilities(status(tc.mask))
 		if !ok {
 			t.Fatalf("mask %s was not read", tc.mask)
 		}
-		if d := cmp.Diff(tc.want, names(missing(mask, tc.features))); d != "" {
-			t.Errorf("mask %s, features %v (-want +got):\n%s", tc.mask, tc.features, d)
+		if d := cmp.Diff(tc.want, names(missing(mask, tc.needs))); d != "" {
+			t.Errorf("mask %s, needs %v (-want +got):\n%s", tc.mask, tc.needs, d)
 		}
 	}
 	for _, bad := range []string{"", "CapEff:\n", "CapEff:\tzz\n", "XCapEff:\t0\n"} {
@@ -240,8 +239,8 @@ func TestMissingCapabilities(t *testing.T) {
 		}
 	}
 	if _, err := os.Stat("/proc/self/status"); err == nil && os.Geteuid() == 0 {
-		for _, line := range MissingCapabilities() {
-			t.Logf("this test lacks %s", line)
+		for _, m := range MissingCapabilities() {
+			t.Logf("this test lacks %s", m)
 		}
 	}
 }

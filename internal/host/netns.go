@@ -12,11 +12,11 @@ import (
 // netnsDir is where iproute2 keeps named network namespaces (ip-netns(8)).
 const netnsDir = "/run/netns"
 
-// NetNSPath returns the path that names a network namespace, for net_namespace
+// NamespacePath returns the path that names a network namespace, for net_namespace
 // and net_namespace_ipvs. The error of a missing one lists those that exist.
-func NetNSPath(name string) (string, error) { return netnsPath(netnsDir, name) }
+func NamespacePath(name string) (string, error) { return namespacePath(netnsDir, name) }
 
-func netnsPath(dir, name string) (string, error) {
+func namespacePath(dir, name string) (string, error) {
 	if name == "" || name == "." || name == ".." || strings.ContainsRune(name, '/') {
 		return "", fmt.Errorf("network namespace %q is not a name", name)
 	}

@@ -12,8 +12,8 @@ type Sysctl struct {
 	// Name is as sysctl(8) takes it: "net.ipv4.vs.conntrack".
 	Name string
 	Want string
-	// Reason says to an operator what goes wrong otherwise.
-	Reason string
+	// Why says to an operator what goes wrong otherwise.
+	Why string
 }
 
 // Sysctls returns the settings that safe draining needs, and with conntrack the
