@@ -1,0 +1,114 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+)
+
+// Validate tells whether a configuration is one that the rest of the daemon may
+// rely on; the error joins everything that is wrong. What an operator got wrong
+// was reported, and corrected or dropped, before (config/keyword): an error here
+// is a mistake of the program that made the configuration.
+func Validate(c *Config) error {
+	var v validator
+	v.need(c.Global.DrainInterval > 0, "drain_interval %v is not above 0", c.Global.DrainInterval)
+	v.need(c.Global.DrainTimeout >= 0, "drain_timeout %v is negative", c.Global.DrainTimeout)
+	files := map[string]bool{}
+	for _, t := range c.TrackFiles {
+		v.need(t.Name != "" && t.Path != "", "track file %q at %q", t.Name, t.Path)
+		v.need(!files[t.Name], "track file %s twice", t.Name)
+		files[t.Name] = true
+	}
+	seen := map[VSKey]bool{}
+	for _, vs := range c.VirtualServers {
+		v.in = vs.Key.String() + ": "
+		v.need(!seen[vs.Key], "twice")
+		seen[vs.Key] = true
+		v.virtual(vs, files)
+		v.in = ""
+	}
+	return errors.Join(v.errs...)
+}
+
+type validator struct {
+	in   string
+	errs []error
+}
+
+func (v *validator) need(ok bool, format string, args ...any) {
+	if !ok {
+		v.errs = append(v.errs, errors.New(v.in+fmt.Sprintf(format, args...)))
+	}
+}
+
+func (v *validator) virtual(vs *VirtualServer, files map[string]bool) {
+	v.need(vs.Scheduler != "", "no scheduler")
+	v.need(len(vs.Entries) > 0, "no service")
+	v.need(vs.Key.Group != "" || len(vs.Entries) == 1, "%d services without a group", len(vs.Entries))
+	for _, e := range vs.Entries {
+		v.need(e.Family != FamilyUnknown, "entry %v without family", e)
+		v.need(e.Addr.IsValid() != (e.FWMark != 0), "entry %v is not one of address and mark", e)
+		v.need(!e.Addr.IsValid() || vs.Protocol != None, "an address without protocol")
+		v.need(e.Addr.Port() != 0 || e.FWMark != 0 || vs.Persistence != 0, "every port without persistence")
+	}
+	v.need(vs.Granularity == 0 || vs.Persistence != 0, "granularity without persistence")
+	v.need(vs.Quorum >= 1, "quorum 0")
+	v.need(vs.Hysteresis < max(vs.Quorum, 1), "hysteresis %d with quorum %d", vs.Hysteresis, vs.Quorum)
+	v.need(len(vs.RealServers) > 0, "no real server")
+	v.need(vs.DrainTimeout >= 0, "drain_timeout %v is negative", vs.DrainTimeout)
+	if s := vs.Sorry; s != nil {
+		v.server(vs, "sorry server", s.Key, s.Forward)
+	}
+	seen := map[RSKey]bool{}
+	var total uint64
+	for _, rs := range vs.RealServers {
+		v.need(!seen[rs.Key], "real server %s twice", rs.Key)
+		seen[rs.Key] = true
+		v.server(vs, "real server", rs.Key, rs.Forward)
+		v.need(rs.Weight >= 0 && rs.Weight <= 1<<31-1, "real server %s: weight %d", rs.Key, rs.Weight)
+		total += uint64(max(rs.Weight, 0))
+		for _, u := range rs.TrackFiles {
+			v.need(files[u.Name], "real server %s: no track file %q", rs.Key, u.Name)
+		}
+		for _, c := range rs.Checkers {
+			v.checker(rs, c, files)
+		}
+	}
+	v.need(uint64(vs.Quorum) <= max(total, 1), "quorum %d above the weights' sum %d", vs.Quorum, total)
+}
+
+func (v *validator) server(vs *VirtualServer, what string, k RSKey, f Forwarding) {
+	v.need(k.Addr().IsValid(), "%s without address", what)
+	v.need(f.Method != MethodUnset, "%s %s without method", what, k)
+	v.need(f.Tunnel == IPIP || f.Method == TUN, "%s %s: a tunnel without TUN", what, k)
+	v.need((f.Tunnel == GUE) == (f.Port != 0), "%s %s: tunnel port %d", what, k, f.Port)
+	if f.Method == TUN {
+		return
+	}
+	for _, e := range vs.Entries {
+		if e.Family != FamilyOf(k.Addr()) {
+			v.need(false, "%s %s in a service of the other family without TUN", what, k)
+			return
+		}
+	}
+	if f.Method == DR && vs.Key.Addr != (netip.AddrPort{}) {
+		v.need(k.Port() == vs.Key.Addr.Port(), "%s %s: port differs with DR", what, k)
+	}
+}
+
+func (v *validator) checker(rs *RealServer, c *Checker, files map[string]bool) {
+	v.need(c.Rise >= 1, "real server %s: %s: rise 0", rs.Key, c.Kind)
+	if c.Kind == FileCheck {
+		v.need(c.File != nil && files[c.File.Name], "real server %s: FILE_CHECK without track file", rs.Key)
+		return
+	}
+	v.need(c.Conn.Target.Addr().IsValid() && c.Conn.Target.Port() != 0, "real server %s: %s: target %s", rs.Key, c.Kind, c.Conn.Target)
+	v.need(c.Conn.Timeout > 0, "real server %s: %s: timeout %v", rs.Key, c.Kind, c.Conn.Timeout)
+	v.need(c.DelayLoop >= time.Microsecond, "real server %s: %s: delay_loop %v", rs.Key, c.Kind, c.DelayLoop)
+	v.need(c.DelayBeforeRetry >= 0 && c.Warmup >= 0, "real server %s: %s: a negative delay", rs.Key, c.Kind)
+	if c.Kind == HTTPGet || c.Kind == SSLGet {
+		v.need(c.HTTP != nil && len(c.HTTP.URLs) > 0, "real server %s: %s without url", rs.Key, c.Kind)
+	}
+}
