@@ -37,8 +37,12 @@ type Node struct {
 
 // Word is one token.
 type Word struct {
-	Text   string
-	Pos    diag.Pos
+	Text string
+	// Pos is where the word stands; for one that a substitution produced, where
+	// the reference stands.
+	Pos diag.Pos
+	// Width is how many characters of the file it takes there, quotes included.
+	Width  int
 	Quoted bool
 }
 

@@ -1,0 +1,77 @@
+package syntax
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Print writes a tree as one file that reads back as the same tree, positions
+// aside: no definitions, loops, conditions, includes and plain comments are
+// left, extensions stand in their comments again.
+func Print(w io.Writer, t *Tree) error {
+	bw := bufio.NewWriter(w)
+	printNodes(bw, t.Nodes, 0)
+	if err := bw.Flush(); err != nil {
+		return fmt.Errorf("print configuration: %w", err)
+	}
+	return nil
+}
+
+func printNodes(w *bufio.Writer, nodes []*Node, depth int) {
+	for _, n := range nodes {
+		indent := strings.Repeat("    ", depth)
+		w.WriteString(indent)
+		if n.Extension {
+			w.WriteString(extensionSign)
+			printInline(w, n)
+			w.WriteByte('\n')
+			continue
+		}
+		text, open := escapeSigns(n.Raw)
+		w.WriteString(text)
+		if n.Block {
+			if open { // a quote swallows the rest of its line
+				w.WriteString("\n" + indent + "{\n")
+			} else {
+				w.WriteString(" {\n")
+			}
+			printNodes(w, n.Children, depth+1)
+			w.WriteString(indent + "}")
+		}
+		w.WriteByte('\n')
+	}
+}
+
+// printInline writes an extension, whose block stands in one line.
+func printInline(w *bufio.Writer, n *Node) {
+	text, _ := escapeSigns(n.Raw)
+	w.WriteByte(' ')
+	w.WriteString(text)
+	if !n.Block {
+		return
+	}
+	w.WriteString(" {")
+	for _, c := range n.Children {
+		printInline(w, c)
+	}
+	w.WriteString(" }")
+}
+
+// escapeSigns protects comment signs outside quotes, and tells whether a quote
+// stays open.
+func escapeSigns(raw string) (text string, open bool) {
+	var b strings.Builder
+	from := 0
+	open, _ = quotes(raw, commentSigns, func(i int, escaped bool) bool {
+		if !escaped {
+			b.WriteString(raw[from:i])
+			b.WriteByte('\\')
+			from = i
+		}
+		return true
+	})
+	b.WriteString(raw[from:])
+	return b.String(), open
+}
