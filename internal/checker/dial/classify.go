@@ -1,0 +1,135 @@
+package dial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sluice-lb/sluice/internal/checker"
+)
+
+// Classify says whose fault an error of TCP, Read, Write or a protocol library on
+// top of them is. nil is OK.
+//
+//	a mark, an interface or a source address that cannot be used: Unable
+//	connect, at once: refused, unreachable, down, reset, aborted: Failed
+//	connect, at once: any other errno: Unable, nothing was sent
+//	afterwards: Failed whatever it is, since the network or the peer said it
+//	no descriptors, memory or buffers, at any time: Unable
+//	the deadline: Failed; a cancelled context: Unable
+//
+// The sets are keepalived's; that it puts "no buffers" after a connect among the
+// failures is not copied.
+func Classify(err error) checker.Result {
+	if err == nil {
+		return checker.OK
+	}
+	if errors.Is(err, context.Canceled) {
+		return checker.Unable
+	}
+	if timeout(err) {
+		return checker.Failed
+	}
+	errno, isErrno := errors.AsType[syscall.Errno](err)
+	if isErrno {
+		switch errno {
+		case unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM:
+			return checker.Unable
+		}
+	}
+	e, ok := errors.AsType[*Error](err)
+	switch {
+	case !ok || e.Late:
+		return checker.Failed
+	case e.Op != "connect":
+		return checker.Unable
+	}
+	switch errno {
+	case unix.ECONNREFUSED, unix.ENETUNREACH, unix.EHOSTUNREACH, unix.EHOSTDOWN, unix.ENETDOWN,
+		unix.ECONNRESET, unix.ECONNABORTED, unix.ETIMEDOUT:
+		return checker.Failed
+	}
+	return checker.Unable
+}
+
+func timeout(err error) bool {
+	return errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// Outcome is the outcome of a step that failed with err, began ago. Its reason names
+// the step ("connect to", "TLS handshake with", "body from"), the target, what went
+// wrong and how long that took.
+func Outcome(step, target string, err error, began time.Time) checker.Outcome {
+	took := time.Since(began)
+	if errors.Is(err, context.Canceled) {
+		o := Cancelled()
+		o.Took = took
+		return o
+	}
+	return checker.Outcome{
+		Result: Classify(err),
+		Reason: fmt.Sprintf("%s %s: %s after %s", step, target, explain(err), Elapsed(took)),
+		Took:   took,
+	}
+}
+
+// explain words an error for people, with the errno's name to search for.
+func explain(err error) string {
+	if timeout(err) {
+		return "no answer in time"
+	}
+	if err == io.EOF {
+		return "connection closed by the peer"
+	}
+	errno, ok := errors.AsType[syscall.Errno](err)
+	if !ok {
+		return err.Error()
+	}
+	text := errno.Error()
+	if name := unix.ErrnoName(errno); name != "" {
+		text += " (" + name + ")"
+	}
+	e, ok := errors.AsType[*Error](err)
+	if !ok {
+		return text
+	}
+	switch e.Op {
+	case "socket":
+		return "no socket: " + text
+	case "fwmark":
+		return "fwmark " + e.Local + " cannot be set: " + text
+	case "interface":
+		return "interface " + e.Local + " cannot be used: " + text
+	case "bind":
+		if errno == unix.EADDRNOTAVAIL {
+			return "source address " + e.Local + " is not on this machine: " + text
+		}
+		return "source address " + e.Local + " cannot be used: " + text
+	}
+	if errno == unix.EADDRNOTAVAIL {
+		if e.Local != "" {
+			return "no free local port from source address " + e.Local + ": " + text
+		}
+		return "no free local port or no source address (see net.ipv4.ip_local_port_range): " + text
+	}
+	return text
+}
+
+// Elapsed rounds a duration for messages to about three digits.
+func Elapsed(d time.Duration) string {
+	switch {
+	case d >= time.Second:
+		d = d.Round(10 * time.Millisecond)
+	case d >= time.Millisecond:
+		d = d.Round(10 * time.Microsecond)
+	default:
+		d = d.Round(time.Microsecond)
+	}
+	return d.String()
+}
