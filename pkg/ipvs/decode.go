@@ -57,10 +57,11 @@ func decodeService(data []byte) (ServiceInfo, error) {
 		return s, err
 	}
 	var (
-		addr    []byte
-		mask    [4]byte
-		hasMask bool
-		stats64 bool
+		addr     []byte
+		mask     [4]byte
+		hasMask  bool
+		hasProto bool
+		stats64  bool
 	)
 	a := attrs{b: b}
 	for a.next() {
@@ -68,7 +69,7 @@ func decodeService(data []byte) (ServiceInfo, error) {
 		case svcAF:
 			s.Family = Family(a.uint16())
 		case svcProtocol:
-			s.Protocol = Protocol(a.uint16())
+			s.Protocol, hasProto = Protocol(a.uint16()), true
 		case svcAddr:
 			addr = a.data
 		case svcPort:
@@ -108,7 +109,7 @@ func decodeService(data []byte) (ServiceInfo, error) {
 			return ServiceInfo{}, fmt.Errorf("unknown address family %d", s.Family)
 		}
 		s.ServiceKey = ServiceKey{Family: s.Family, FWMark: s.FWMark}
-	case addr == nil || s.Protocol == 0:
+	case addr == nil || !hasProto:
 		return ServiceInfo{}, errIncomplete
 	default:
 		if s.Addr, err = decodeAddr(addr, s.Family); err != nil {

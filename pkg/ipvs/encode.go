@@ -3,15 +3,22 @@ package ipvs
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"net/netip"
 	"syscall"
 )
 
-// The longest names that the kernel's policy takes (IP_VS_SCHEDNAME_MAXLEN and
-// IP_VS_PENAME_MAXLEN with their NUL).
+// Bounds of what is written.
 const (
+	// The longest names that the kernel's policy takes (IP_VS_SCHEDNAME_MAXLEN and
+	// IP_VS_PENAME_MAXLEN with their NUL).
 	maxScheduler = 15
 	maxEngine    = 16
+
+	// MaxPersistence is the longest persistence timeout in seconds (49 days). The
+	// kernel multiplies it by its clock rate, 1000 Hz at most, in 32 bits, and
+	// takes what is left of a longer one without a word.
+	MaxPersistence = math.MaxUint32 / 1000
 )
 
 // FullMask returns the netmask that groups nothing: 0xffffffff for IPv4, 128 for
@@ -79,7 +86,7 @@ func (d Destination) Canonical() Destination {
 }
 
 // check reports what cannot be put on the wire or would mean something else
-// there. Everything else is the kernel's to judge.
+// there.
 func (k ServiceKey) check() error {
 	switch {
 	case k.FWMark != 0:
@@ -88,6 +95,31 @@ func (k ServiceKey) check() error {
 		return fmt.Errorf("service has neither address nor mark: %w", syscall.EINVAL)
 	case k.Family != FamilyOf(k.Addr):
 		return fmt.Errorf("%s is no %s address: %w", k.Addr, k.Family, syscall.EINVAL)
+	}
+	return nil
+}
+
+// checkService and checkDestination refuse what the kernel would take and then
+// not work with, or as something else; what the kernel itself refuses is left to
+// it. Deleting and reading are not concerned: others may have written it.
+func checkService(s Service) error {
+	switch {
+	case len(s.Scheduler) > maxScheduler, len(s.PersistenceEngine) > maxEngine:
+		return fmt.Errorf("name of scheduler or persistence engine is too long: %w", syscall.EINVAL)
+	case s.FWMark == 0 && s.Protocol != TCP && s.Protocol != UDP && s.Protocol != SCTP:
+		return fmt.Errorf("IPVS does not balance %s: %w", s.Protocol, syscall.EINVAL)
+	case s.Timeout > MaxPersistence:
+		return fmt.Errorf("persistence timeout %d s is above %d s: %w", s.Timeout, MaxPersistence, syscall.EINVAL)
+	}
+	return nil
+}
+
+func checkDestination(d Destination) error {
+	switch {
+	case d.Forward > Bypass:
+		return fmt.Errorf("unknown forwarding method %d: %w", d.Forward, syscall.EINVAL)
+	case d.TunnelType > GRE:
+		return fmt.Errorf("unknown tunnel type %d: %w", d.TunnelType, syscall.EINVAL)
 	}
 	return nil
 }
@@ -195,8 +227,8 @@ func appendOp(b []byte, family uint16, seq uint32, op Op) ([]byte, error) {
 	out := beginMessage(b, family, flagRequest, seq, opCommands[op.Kind])
 	switch op.Kind {
 	case OpAddService, OpSetService:
-		if len(s.Scheduler) > maxScheduler || len(s.PersistenceEngine) > maxEngine {
-			return b, fmt.Errorf("name of scheduler or persistence engine is too long: %w", syscall.EINVAL)
+		if err := checkService(s); err != nil {
+			return b, err
 		}
 		out = appendService(out, s)
 	case OpDelService:
@@ -206,11 +238,14 @@ func appendOp(b []byte, family uint16, seq uint32, op Op) ([]byte, error) {
 		if !d.Addr.IsValid() {
 			return b, fmt.Errorf("destination has no address: %w", syscall.EINVAL)
 		}
-		if d.Forward&^fwdMask != 0 {
-			return b, fmt.Errorf("unknown forwarding method %s: %w", d.Forward, syscall.EINVAL)
+		full := op.Kind != OpDelDest
+		if full {
+			if err := checkDestination(d); err != nil {
+				return b, err
+			}
 		}
 		out = appendServiceKey(out, s.ServiceKey)
-		out = appendDestination(out, d, op.Kind != OpDelDest)
+		out = appendDestination(out, d, full)
 	}
 	endMessage(out, start)
 	return out, nil

@@ -3,6 +3,7 @@ package ipvs
 import (
 	"errors"
 	"io/fs"
+	"math"
 	"strings"
 	"syscall"
 )
@@ -139,13 +140,15 @@ func hint(op Op, errno syscall.Errno) string {
 			return "IPVS synchronisation and destinations of another family exclude each other"
 		case write && d.Forward == Tunnel && d.TunnelType == GUE && d.TunnelPort == 0:
 			return "a GUE tunnel needs a port"
+		case write && (d.UpperThreshold > math.MaxInt32 || d.LowerThreshold > math.MaxInt32):
+			return "a threshold is at most 2147483647"
 		case op.Kind == OpAddDest:
 			return "the address must be unicast; in a new network namespace the loopback interface must be up first"
 		case (op.Kind == OpAddService || op.Kind == OpSetService) && s.Family == INET6 && s.Netmask > 128:
 			return "an IPv6 netmask is a prefix length of 1 to 128"
 		}
 	case syscall.ERANGE:
-		if d.Weight > 1<<31-1 {
+		if d.Weight > math.MaxInt32 {
 			return "a weight is at most 2147483647"
 		}
 		return "the lower threshold is above the upper one"

@@ -3,10 +3,10 @@
 // kernel's answers.
 //
 // The suite decides what "as the kernel" means: every answer that the table
-// imitates is a row in it, and it runs against the real ip_vs too. Where the two
-// may differ the table is the stricter one: it refuses protocols other than TCP,
-// UDP and SCTP, unknown forwarding methods and tunnel types, and timeouts that
-// only a kernel with a slow clock would take.
+// imitates is a row in it, and it runs against the real ip_vs too. Where kernels
+// differ among themselves the table is the strictest: it refuses thresholds of
+// 2^31, which only newer kernels do, and connection timeouts that only a kernel
+// with a slow clock would take.
 //
 // The table knows nothing of packets. Connection counters are what a test sets.
 // As in the kernel they survive SetDest, and a destination that is deleted with

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"maps"
 	"math"
 	"net/netip"
 	"slices"
@@ -306,15 +305,18 @@ func (t *Table) applyLocked(ctx context.Context, op ipvs.Op) error {
 // change applies an operation in the kernel's order of tests, 0 for success.
 func (t *Table) change(op ipvs.Op) syscall.Errno {
 	s := op.Service.Canonical()
-	full := op.Kind == ipvs.OpAddService || op.Kind == ipvs.OpSetService
-	if errno := checkService(s, full); errno != 0 {
+	write := op.Kind == ipvs.OpAddService || op.Kind == ipvs.OpSetService
+	if errno := checkService(s, write); errno != 0 {
 		return errno
+	}
+	d := op.Destination.Canonical()
+	if (op.Kind == ipvs.OpAddDest || op.Kind == ipvs.OpSetDest) && (d.Forward > ipvs.Bypass || d.TunnelType > ipvs.GRE) {
+		return syscall.EINVAL
 	}
 	svc := t.index[s.ServiceKey]
 	if svc == nil && op.Kind != ipvs.OpAddService {
 		return syscall.ESRCH
 	}
-	d := op.Destination.Canonical()
 	switch op.Kind {
 	case ipvs.OpAddDest, ipvs.OpSetDest, ipvs.OpDelDest:
 		if errno := checkDestination(s, d, op.Kind != ipvs.OpDelDest); errno != 0 {
@@ -399,19 +401,17 @@ func (t *Table) discard(k ipvs.ServiceKey, di *ipvs.DestinationInfo) {
 	}
 }
 
-func checkService(s ipvs.Service, full bool) syscall.Errno {
-	if s.FWMark == 0 {
-		if !s.Addr.IsValid() || s.Family != ipvs.FamilyOf(s.Addr) {
-			return syscall.EINVAL
-		}
-		switch s.Protocol {
-		case ipvs.TCP, ipvs.UDP, ipvs.SCTP:
-		default:
-			return syscall.EINVAL
-		}
-	}
-	if full && (len(s.Scheduler) > 15 || len(s.PersistenceEngine) > 16) {
+func checkService(s ipvs.Service, write bool) syscall.Errno {
+	if s.FWMark == 0 && (!s.Addr.IsValid() || s.Family != ipvs.FamilyOf(s.Addr)) {
 		return syscall.EINVAL
+	}
+	if write {
+		switch {
+		case len(s.Scheduler) > 15, len(s.PersistenceEngine) > 16, s.Timeout > ipvs.MaxPersistence:
+			return syscall.EINVAL
+		case s.FWMark == 0 && s.Protocol != ipvs.TCP && s.Protocol != ipvs.UDP && s.Protocol != ipvs.SCTP:
+			return syscall.EINVAL
+		}
 	}
 	if s.Family != ipvs.INET && s.Family != ipvs.INET6 {
 		return syscall.EAFNOSUPPORT
@@ -432,204 +432,35 @@ func (t *Table) checkModules(s ipvs.Service) syscall.Errno {
 	return 0
 }
 
-func checkDestination(s ipvs.Service, d ipvs.Destination, full bool) syscall.Errno {
+func checkDestination(s ipvs.Service, d ipvs.Destination, write bool) syscall.Errno {
 	if !d.Addr.IsValid() {
 		return syscall.EINVAL
 	}
-	if !full {
+	if !write {
 		return 0
 	}
 	switch {
-	case d.Forward > ipvs.Bypass, d.TunnelType > ipvs.GRE:
-		return syscall.EINVAL
 	case ipvs.FamilyOf(d.Addr) != s.Family && d.Forward != ipvs.Tunnel:
 		return syscall.EINVAL
 	case d.Weight > math.MaxInt32, d.LowerThreshold > d.UpperThreshold:
 		return syscall.ERANGE
+	case d.UpperThreshold > math.MaxInt32: // newer kernels
+		return syscall.EINVAL
 	case d.TunnelType == ipvs.GUE && d.TunnelPort == 0:
 		return syscall.EINVAL
 	}
 	return 0
 }
 
-// unicast is what ip_vs_new_dest asks of an address on a machine that does not
-// have it itself.
+// unicast is what ip_vs_new_dest asks of an address, on a machine that has no
+// address but 127.0.0.1/8 and ::1.
 func unicast(a netip.Addr) bool {
 	if a.Is4() {
-		return a.As4()[0] != 0 && !a.IsMulticast() && a != netip.AddrFrom4([4]byte{255, 255, 255, 255})
+		switch a.As4() {
+		case [4]byte{0, 0, 0, 0}, [4]byte{255, 255, 255, 255}, [4]byte{127, 255, 255, 255}:
+			return false
+		}
+		return !a.IsMulticast()
 	}
 	return !a.IsUnspecified() && !a.IsMulticast() && !a.IsLinkLocalUnicast()
-}
-
-// reading locks the table for a read; the caller unlocks it if err is nil.
-func (t *Table) reading(ctx context.Context, op string, k ipvs.ServiceKey) error {
-	t.mu.Lock()
-	err := context.Cause(ctx)
-	if t.closed {
-		err = fs.ErrClosed
-	}
-	if err == nil && t.failRead != nil {
-		err = t.failRead(k)
-	}
-	if err != nil {
-		t.mu.Unlock()
-		if _, ok := errors.AsType[*ipvs.Error](err); ok {
-			return err
-		}
-		return &ipvs.Error{Op: op, Service: k, Err: err}
-	}
-	return nil
-}
-
-// Services is ipvs.Client.Services, in the order of addition.
-func (t *Table) Services(ctx context.Context) ([]ipvs.ServiceInfo, error) {
-	if err := t.reading(ctx, "list services", ipvs.ServiceKey{}); err != nil {
-		return nil, err
-	}
-	defer t.mu.Unlock()
-	return View{t}.Services(), nil
-}
-
-// Destinations is ipvs.Client.Destinations.
-func (t *Table) Destinations(ctx context.Context, k ipvs.ServiceKey) ([]ipvs.DestinationInfo, error) {
-	const op = "list destinations"
-	k = k.Canonical()
-	if err := t.reading(ctx, op, k); err != nil {
-		return nil, err
-	}
-	defer t.mu.Unlock()
-	if k.FWMark == 0 && (!k.Addr.IsValid() || k.Family != ipvs.FamilyOf(k.Addr)) {
-		return nil, &ipvs.Error{Op: op, Service: k, Errno: syscall.EINVAL}
-	}
-	return View{t}.Destinations(k), nil
-}
-
-// Service is ipvs.Client.Service.
-func (t *Table) Service(ctx context.Context, k ipvs.ServiceKey) (ipvs.ServiceInfo, error) {
-	const op = "get service"
-	k = k.Canonical()
-	if err := t.reading(ctx, op, k); err != nil {
-		return ipvs.ServiceInfo{}, err
-	}
-	defer t.mu.Unlock()
-	if errno := checkService(ipvs.Service{ServiceKey: k}, false); errno != 0 {
-		return ipvs.ServiceInfo{}, &ipvs.Error{Op: op, Service: k, Errno: errno}
-	}
-	svc := t.index[k]
-	if svc == nil {
-		return ipvs.ServiceInfo{}, &ipvs.Error{Op: op, Service: k, Errno: syscall.ESRCH}
-	}
-	return svc.info, nil
-}
-
-// Timeouts is ipvs.Client.Timeouts; a new table has the kernel's defaults.
-func (t *Table) Timeouts(ctx context.Context) (ipvs.Timeouts, error) {
-	if err := t.reading(ctx, "get timeouts", ipvs.ServiceKey{}); err != nil {
-		return ipvs.Timeouts{}, err
-	}
-	defer t.mu.Unlock()
-	return t.timeouts, nil
-}
-
-// SetTimeouts is ipvs.Client.SetTimeouts.
-func (t *Table) SetTimeouts(ctx context.Context, v ipvs.Timeouts) error {
-	const op = "set timeouts"
-	if err := t.reading(ctx, op, ipvs.ServiceKey{}); err != nil {
-		return err
-	}
-	defer t.mu.Unlock()
-	// The kernel's bound is INT_MAX / HZ, which is 1000 at most.
-	const bound = math.MaxInt32 / 1000
-	if v.TCP > bound || v.TCPFin > bound || v.UDP > bound {
-		return &ipvs.Error{Op: op, Errno: syscall.EINVAL}
-	}
-	for _, p := range []struct {
-		to *uint32
-		v  uint32
-	}{{&t.timeouts.TCP, v.TCP}, {&t.timeouts.TCPFin, v.TCPFin}, {&t.timeouts.UDP, v.UDP}} {
-		if p.v != 0 {
-			*p.to = p.v
-		}
-	}
-	return nil
-}
-
-// Info is ipvs.Client.Info.
-func (t *Table) Info(ctx context.Context) (ipvs.Info, error) {
-	if err := t.reading(ctx, "get info", ipvs.ServiceKey{}); err != nil {
-		return ipvs.Info{}, err
-	}
-	defer t.mu.Unlock()
-	return ipvs.Info{Version: [3]uint8{1, 2, 1}, ConnTableSize: 4096}, nil
-}
-
-// Flush is ipvs.Client.Flush.
-func (t *Table) Flush(ctx context.Context) error {
-	if err := t.reading(ctx, "flush", ipvs.ServiceKey{}); err != nil {
-		return err
-	}
-	defer t.mu.Unlock()
-	for _, svc := range slices.Collect(maps.Values(t.index)) {
-		t.delService(svc)
-	}
-	return nil
-}
-
-// Zero is ipvs.Client.Zero.
-func (t *Table) Zero(ctx context.Context, k ipvs.ServiceKey) error {
-	const op = "zero statistics"
-	all := k == ipvs.ServiceKey{}
-	k = k.Canonical()
-	if err := t.reading(ctx, op, k); err != nil {
-		return err
-	}
-	defer t.mu.Unlock()
-	if !all {
-		if errno := checkService(ipvs.Service{ServiceKey: k}, false); errno != 0 {
-			return &ipvs.Error{Op: op, Service: k, Errno: errno}
-		}
-		if t.index[k] == nil {
-			return &ipvs.Error{Op: op, Service: k, Errno: syscall.ESRCH}
-		}
-	}
-	for _, svc := range t.index {
-		if all || svc.info.ServiceKey == k {
-			svc.info.Stats = ipvs.Stats{}
-			for _, di := range svc.dests {
-				di.Stats = ipvs.Stats{}
-			}
-		}
-	}
-	return nil
-}
-
-// View reads a table from within OnApply.
-type View struct{ t *Table }
-
-// Services returns all services in the order of Table.Services.
-func (v View) Services() []ipvs.ServiceInfo {
-	out := make([]ipvs.ServiceInfo, 0, len(v.t.index))
-	for _, svc := range v.t.addresses {
-		out = append(out, svc.info)
-	}
-	for _, svc := range v.t.marks {
-		out = append(out, svc.info)
-	}
-	return out
-}
-
-// Has reports whether a service exists, which Destinations does not tell.
-func (v View) Has(k ipvs.ServiceKey) bool { return v.t.index[k.Canonical()] != nil }
-
-// Destinations returns a service's destinations, the newest first.
-func (v View) Destinations(k ipvs.ServiceKey) []ipvs.DestinationInfo {
-	svc := v.t.index[k.Canonical()]
-	if svc == nil {
-		return []ipvs.DestinationInfo{}
-	}
-	out := make([]ipvs.DestinationInfo, 0, len(svc.dests))
-	for _, di := range slices.Backward(svc.dests) {
-		out = append(out, *di)
-	}
-	return out
 }
