@@ -1,0 +1,225 @@
+package keyword
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/sluice-lb/sluice/internal/config"
+	"github.com/sluice-lb/sluice/internal/config/diag"
+	"github.com/sluice-lb/sluice/internal/config/syntax"
+)
+
+// opt is a value that may not have been given.
+type opt[T any] struct {
+	v  T
+	ok bool
+}
+
+func (o *opt[T]) set(v T) { o.v, o.ok = v, true }
+
+// or returns the value, or d without one.
+func (o opt[T]) or(d T) T {
+	if o.ok {
+		return o.v
+	}
+	return d
+}
+
+// first returns the first value that is given in a chain of inheritance.
+func first[T any](d T, chain ...opt[T]) T {
+	for _, o := range chain {
+		if o.ok {
+			return o.v
+		}
+	}
+	return d
+}
+
+// checkDefaults is what virtual server, real server and checker may each say of
+// how checks run.
+type checkDefaults struct {
+	delayLoop, beforeRetry, warmup, timeout opt[time.Duration]
+	retry, rise                             opt[uint32]
+	alpha                                   opt[bool]
+}
+
+// raw is a finished configuration before anything was resolved.
+type raw struct {
+	global config.Global
+	ssl    *config.SSL
+
+	virtuals   []*rawVirtual
+	groups     map[string]*rawGroup
+	groupOrder []*rawGroup
+	tracks     map[string]*rawTrack
+	trackOrder []*rawTrack
+
+	security    bool
+	scriptUsers [2]string
+	// smtpAlert and smtpAlertChecker are the defaults of smtp_alert.
+	smtpAlert, smtpAlertChecker opt[bool]
+}
+
+// methodWord is an lvs_method with where it was said.
+type methodWord struct {
+	fwd config.Forwarding
+	bad bool
+}
+
+type virtualKind int
+
+const (
+	byAddress virtualKind = iota
+	byMark
+	byGroup
+)
+
+// rawVirtual is a virtual_server block as written.
+type rawVirtual struct {
+	f    *frame // of its block
+	kind virtualKind
+	addr netip.Addr
+	port uint16
+	mark uint32
+	// group is a name; ordinal counts the virtual servers that name it.
+	group   string
+	ordinal int
+
+	family   config.Family
+	protocol opt[config.Protocol]
+	protoAt  *syntax.Node
+	sched    opt[string]
+	schedBad bool
+	method   opt[methodWord]
+
+	flags       config.SchedFlags
+	opsAt       *syntax.Node
+	persistence uint32
+	granularity uint32
+	granAt      *syntax.Node
+	engine      string
+
+	checkDefaults
+	inhibit    bool
+	weight     int64
+	quorum     uint32
+	quorumAt   *syntax.Node
+	hysteresis uint32
+	hystAt     *syntax.Node
+
+	quorumUp, quorumDown *config.Script
+	omega, haSuspend     bool
+	haAt                 *syntax.Node
+	smtpAlert            opt[bool]
+	virtualHost          string
+	snmpName             string
+
+	sorry        *rawSorry
+	reals        []*rawReal
+	drainTimeout opt[time.Duration]
+}
+
+// rawSorry is a sorry_server as written.
+type rawSorry struct {
+	n       *syntax.Node
+	addr    netip.Addr
+	port    uint16
+	method  opt[methodWord]
+	inhibit bool
+}
+
+// rawReal is a real_server block as written.
+type rawReal struct {
+	f    *frame
+	addr netip.Addr
+	port uint16
+	// method is its own, else its virtual server's at that line, else none.
+	method opt[methodWord]
+	own    bool
+
+	checkDefaults
+	weight       opt[int64]
+	upper, lower uint32
+	inhibit      opt[bool]
+	up, down     *config.Script
+	smtpAlert    opt[bool]
+	virtualHost  string
+	snmpName     string
+	checkers     []*rawChecker
+	trackUses    []*rawTrackUse
+}
+
+// rawTrackUse is a track_file of a real server or of a FILE_CHECK.
+type rawTrackUse struct {
+	n       *syntax.Node
+	name    string
+	weight  opt[int64]
+	reverse bool
+	// late tells that the track_file was not yet defined at the use.
+	late bool
+}
+
+// rawChecker is a checker block as written.
+type rawChecker struct {
+	f    *frame
+	kind config.CheckerKind
+
+	ip, bind       netip.Addr
+	port, bindPort uint16
+	bindIf         string
+	mark           uint32
+	checkDefaults
+	logAll bool
+
+	protocol     config.HTTPProtocol
+	virtualHost  string
+	sni          bool
+	sniName      string
+	fastRecovery bool
+	tlsCompliant bool
+	urls         []*rawURL
+
+	file *rawTrackUse
+}
+
+// rawURL is a url block as written.
+type rawURL struct {
+	f            *frame
+	url          config.URL
+	regex        *config.Regex
+	noMatch      bool
+	options      []string
+	min          int
+	max          opt[int]
+	offsetsAt    *syntax.Node
+	settingsAt   *syntax.Node
+	regexInvalid bool
+}
+
+// rawGroup is a virtual_server_group block, already expanded.
+type rawGroup struct {
+	f     *frame
+	name  string
+	used  bool
+	addrs []rawEntry
+	marks []rawEntry
+	seen  map[config.Entry]diag.Pos
+	// again is the last line that repeats an entry.
+	again *syntax.Node
+	// noPort tells that an entry stands for every port.
+	noPort *syntax.Node
+}
+
+// rawEntry is an entry with the line it came from.
+type rawEntry struct {
+	config.Entry
+	n *syntax.Node
+}
+
+// rawTrack is a track_file block.
+type rawTrack struct {
+	f         *frame
+	track     config.TrackFile
+	weightSet bool
+	used      bool
+}

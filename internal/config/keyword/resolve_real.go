@@ -1,0 +1,263 @@
+package keyword
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/sluice-lb/sluice/internal/config"
+	"github.com/sluice-lb/sluice/internal/config/syntax"
+)
+
+func addrPort(a netip.Addr, p uint16) netip.AddrPort { return netip.AddrPortFrom(a, p) }
+
+// realServer resolves one real server and adds it to its virtual server.
+func (b *builder) realServer(d *draft, r *rawReal, family config.Family) {
+	vs, f := d.raw, r.f
+	if r.own && r.method.v.bad {
+		return
+	}
+	fwd := methodOf(r.method, vs.method)
+	if own := config.FamilyOf(r.addr); family != config.FamilyUnknown && own != family && fwd.Method != config.TUN {
+		f.reportBlock(codeFamily, fmt.Sprintf("%s is %s, and its virtual server is %s", title(f.n), own, family),
+			"this real server is not served, as with keepalived; only TUN carries one family in the other")
+		return
+	}
+	weight := r.weight.or(vs.weight)
+	rs := &config.RealServer{
+		Pos: f.n.Pos, Weight: weight, Forward: fwd, UpperThreshold: r.upper, LowerThreshold: r.lower,
+		Inhibit: r.inhibit.or(vs.inhibit), Alpha: first(false, r.alpha, vs.alpha),
+		NotifyUp: r.up, NotifyDown: r.down,
+		SMTPAlert:   first(true, r.smtpAlert, b.raw.smtpAlertChecker, b.raw.smtpAlert),
+		VirtualHost: r.virtualHost, SNMPName: r.snmpName,
+	}
+	rs.Key = config.RSKey{AddrPort: addrPort(r.addr, b.servicePort(d, fwd.Method, r.port, vs.port, f.parent, f.n))}
+	for _, c := range r.checkers {
+		if ck := b.checker(d, r, c, rs.Key.Port()); ck != nil {
+			rs.Checkers = append(rs.Checkers, ck)
+		}
+	}
+	for _, u := range r.trackUses {
+		if use := b.trackUse(f, u, u.n); use != nil {
+			rs.TrackFiles = append(rs.TrackFiles, *use)
+		}
+	}
+	b.addReal(d, &realDraft{raw: r, rs: rs})
+}
+
+// servicePort corrects a server's port by the kind of service and the method.
+// without is the port of a NAT server that gives none.
+func (b *builder) servicePort(d *draft, m config.Method, port, without uint16, f *frame, n *syntax.Node) uint16 {
+	vs := d.raw
+	w := &n.Words[min(2, len(n.Words)-1)]
+	switch {
+	case vs.kind == byGroup:
+		if m != config.NAT && port != 0 {
+			for i := range d.group.addrs {
+				if p := d.group.addrs[i].Addr.Port(); p != port {
+					f.report(codeGroupPort, n, w, fmt.Sprintf("port %d is not the port of every entry of group %s (%d)", port, vs.group, p),
+						fmt.Sprintf("with %s packets keep their port, so that each entry's own is used in the kernel's table", m))
+					break
+				}
+			}
+		}
+		return port
+	case m == config.NAT:
+		if port == 0 && vs.kind == byAddress {
+			return without
+		}
+		return port
+	case vs.kind == byMark:
+		if port != 0 {
+			f.report(codePortReplaced, n, w, fmt.Sprintf("port %d has no meaning with %s behind a firewall mark", port, m), "0 is used in the kernel's table, as keepalived does; checks still go to "+fmt.Sprint(port))
+		}
+		return 0
+	}
+	if port != 0 && port != vs.port {
+		f.report(codePortReplaced, n, w, fmt.Sprintf("port %d cannot differ from the service's port %d with %s", port, vs.port, m),
+			fmt.Sprintf("%d is used in the kernel's table, as keepalived does; checks still go to %d", vs.port, port))
+	}
+	return vs.port
+}
+
+// addReal adds a real server, or its checkers to the same one that is there.
+// With DR and TUN in a group the ports are the entries', so that the address
+// alone tells servers apart.
+func (b *builder) addReal(d *draft, rd *realDraft) {
+	key := rd.rs.Key
+	if d.raw.kind == byGroup && rd.rs.Forward.Method != config.NAT {
+		key.AddrPort = addrPort(key.Addr(), 0)
+	}
+	before := d.real[key]
+	if before == nil {
+		d.real[key] = rd
+		d.order = append(d.order, rd)
+		return
+	}
+	f := rd.raw.f
+	f.reportBlock(codeSameReal, fmt.Sprintf("%s is the same real server as %s", title(f.n), title(before.raw.f.n)),
+		"its checkers and track files are added to the first one, and the rest of it is ignored; keepalived drops it",
+		"the first one is on "+lineOf(before.rs.Pos, rd.rs.Pos))
+	before.rs.Checkers = append(before.rs.Checkers, rd.rs.Checkers...)
+	before.rs.TrackFiles = append(before.rs.TrackFiles, rd.rs.TrackFiles...)
+}
+
+// sorry resolves the sorry server.
+func (b *builder) sorry(d *draft, family config.Family) {
+	s, f := d.raw.sorry, d.raw.f
+	if s == nil || s.method.v.bad && d.raw.method.ok && !d.raw.method.v.bad {
+		return
+	}
+	fwd := methodOf(s.method, d.raw.method)
+	if own := config.FamilyOf(s.addr); family != config.FamilyUnknown && own != family && fwd.Method != config.TUN {
+		f.report(codeFamily, s.n, &s.n.Words[1], fmt.Sprintf("sorry_server %s is %s, and its virtual server is %s", s.addr, own, family), "there is no sorry server, as with keepalived")
+		return
+	}
+	d.vs.Sorry = &config.SorryServer{Pos: s.n.Pos, Inhibit: s.inhibit, Forward: fwd}
+	d.vs.Sorry.Key = config.RSKey{AddrPort: addrPort(s.addr, b.servicePort(d, fwd.Method, s.port, 0, f, s.n))}
+	b.sorryTwin(d)
+}
+
+// sorryTwin lets a real server decide on inhibit when it is the sorry server
+// as well.
+func (b *builder) sorryTwin(d *draft) {
+	s := d.vs.Sorry
+	if s == nil {
+		return
+	}
+	for _, rd := range d.order {
+		if rd.rs.Key != s.Key {
+			continue
+		}
+		if s.Inhibit != rd.rs.Inhibit && d.raw.sorry != nil && d.raw.sorry.inhibit {
+			n := d.raw.sorry.n
+			d.raw.f.report(codeSorryInhibit, n, &n.Words[0], "the sorry server is also a real server", "sorry_server_inhibit is ignored, and the real server's inhibit_on_failure decides, as in keepalived",
+				"the real server is on "+lineOf(rd.rs.Pos, n.Pos))
+		}
+		s.Inhibit = rd.rs.Inhibit
+	}
+}
+
+// checker resolves one checker; nil if it cannot be run.
+func (b *builder) checker(d *draft, r *rawReal, c *rawChecker, servicePort uint16) *config.Checker {
+	f := c.f
+	ck := &config.Checker{Kind: c.kind, Pos: f.n.Pos}
+	if c.kind == config.FileCheck {
+		if ck.File = b.trackUse(f, c.file, c.file.n); ck.File == nil {
+			return nil
+		}
+		ck.Rise = 1
+		return ck
+	}
+	ck.Schedule = schedule(c.kind, &c.checkDefaults, &r.checkDefaults, &d.raw.checkDefaults, c.fastRecovery)
+	ck.LogAllFailures = c.logAll || b.raw.global.CheckerLogAllFailures
+	ck.Conn = config.Connection{
+		BindAddr: c.bind, BindPort: c.bindPort, BindIf: c.bindIf, FWMark: c.mark,
+		Timeout: first(5*time.Second, c.timeout, r.timeout, d.raw.timeout),
+	}
+	target, port := c.ip, c.port
+	if !target.IsValid() {
+		target = r.addr
+	}
+	if port == 0 {
+		port = r.port
+	}
+	if port == 0 {
+		if port = b.portFor(d, servicePort); port == 0 {
+			f.reportBlock(codeNoCheckPort, fmt.Sprintf("%s of %s has no port to connect to", c.kind, title(r.f.n)),
+				"it is dropped, and the real server is not checked by it; write connect_port in it. keepalived would connect to port 0 and never bring the server up")
+			return nil
+		}
+		f.reportBlock(codeCheckPort, fmt.Sprintf("%s of %s connects to the service's port %d", c.kind, title(r.f.n), port),
+			"keepalived would connect to port 0 and never bring the server up; write the port in real_server, or connect_port")
+	}
+	ck.Conn.Target = addrPort(target, port)
+	if target.Is6() && target.IsLinkLocalUnicast() && c.bindIf == "" {
+		f.reportBlock(codeLinkLocal, fmt.Sprintf("%s of the link-local address %s needs bind_if", c.kind, target), "it is dropped, as keepalived does, and the real server is not checked by it")
+		return nil
+	}
+	if c.bind.IsValid() && c.bind.Is4() != target.Is4() {
+		f.reportBlock(codeFamily, fmt.Sprintf("%s: bindto %s and its target %s are of different families", c.kind, c.bind, target), "bindto is ignored")
+		ck.Conn.BindAddr, ck.Conn.BindPort = netip.Addr{}, 0
+	} else if c.bindPort != 0 && !c.bind.IsValid() {
+		f.reportBlock(codeBindPort, fmt.Sprintf("%s: bind_port %d without bindto", c.kind, c.bindPort), "it is ignored, as keepalived does in silence")
+		ck.Conn.BindPort = 0
+	}
+	if c.kind == config.HTTPGet || c.kind == config.SSLGet {
+		if len(c.urls) == 0 {
+			f.reportBlock(codeURL, fmt.Sprintf("%s without a usable url", c.kind), "it is dropped, as keepalived does, and the real server is not checked by it")
+			return nil
+		}
+		ck.HTTP = b.http(d, r, c)
+	}
+	return ck
+}
+
+// portFor is the port that a checker takes when nothing names one: the
+// service's, if there is only one.
+func (b *builder) portFor(d *draft, servicePort uint16) uint16 {
+	if d.group == nil || servicePort != 0 {
+		return servicePort
+	}
+	common := uint16(0)
+	for i := range d.group.addrs {
+		p := d.group.addrs[i].Addr.Port()
+		if p == 0 || (common != 0 && p != common) {
+			return 0
+		}
+		common = p
+	}
+	return common
+}
+
+// http resolves what HTTP_GET and SSL_GET have of their own. The Host header
+// comes from url, checker, real server, virtual server; the server name passes
+// the real server over, as in keepalived.
+func (b *builder) http(d *draft, r *rawReal, c *rawChecker) *config.HTTP {
+	h := &config.HTTP{
+		Protocol: c.protocol, SNI: c.sni, SNIName: c.sniName,
+		FastRecovery: c.fastRecovery, TLSCompliant: c.tlsCompliant,
+		VirtualHost:    firstText(c.virtualHost, r.virtualHost, d.raw.virtualHost),
+		SNIVirtualHost: firstText(c.virtualHost, d.raw.virtualHost),
+	}
+	for _, u := range c.urls {
+		h.URLs = append(h.URLs, u.url)
+	}
+	return h
+}
+
+func firstText(texts ...string) string {
+	for _, t := range texts {
+		if t != "" {
+			return t
+		}
+	}
+	return ""
+}
+
+// trackUse resolves a use of a track file, with the file's own weight as the
+// default.
+func (b *builder) trackUse(f *frame, u *rawTrackUse, n *syntax.Node) *config.TrackFileUse {
+	w := &n.Words[min(1, len(n.Words)-1)]
+	t := b.raw.tracks[u.name]
+	switch {
+	case u.name == "":
+		f.report(codeTrackFileUse, n, w, n.Keyword()+" names no track_file", "it is dropped, as keepalived does, and the real server is not checked by it")
+		return nil
+	case t == nil:
+		var names []string
+		for _, t := range b.raw.trackOrder {
+			names = append(names, t.track.Name)
+		}
+		f.report(codeTrackFileUse, n, w, fmt.Sprintf("there is no track_file %s", u.name), didYouMean(u.name, names, "it is dropped, as keepalived does; the file does not move the weight"))
+		return nil
+	case u.late:
+		f.report(codeTrackFileOrder, n, w, fmt.Sprintf("track_file %s is defined after its use", u.name), "it is used all the same; keepalived would drop the check, so move the track_file before",
+			"it is defined on "+lineOf(t.track.Pos, n.Pos))
+	}
+	use := &config.TrackFileUse{Name: u.name, Weight: t.track.Weight, Reverse: t.track.Reverse}
+	if u.weight.ok {
+		use.Weight, use.Reverse = u.weight.v, u.reverse
+	}
+	return use
+}

@@ -1,0 +1,255 @@
+package keyword
+
+import (
+	"strings"
+	"time"
+
+	"github.com/sluice-lb/sluice/internal/config"
+	"github.com/sluice-lb/sluice/internal/config/syntax"
+)
+
+// Features that are not built yet, as warnings name them.
+const (
+	featureMail    = "mail"
+	featureScripts = "scripts"
+	featureFIFO    = "notification FIFOs"
+	featureSNMP    = "SNMP"
+	featureSync    = "lvs_sync_daemon"
+	featureHA      = "ha_suspend"
+	featureNFT     = "nftables_ipvs"
+	featureProcess = "process settings"
+	featureFiles   = "files of the daemon"
+)
+
+// meanings say what it means that a feature is missing.
+var meanings = map[string]string{
+	featureMail:    "no mail is sent",
+	featureScripts: "the scripts are read and checked, but not run",
+	featureFIFO:    "no FIFO is made and nothing is written to one",
+	featureSNMP:    "there is no SNMP agent",
+	featureSync:    "connections are not synchronised with another director; run ipvsadm --start-daemon beside",
+	featureHA:      "virtual servers are checked whether their address is on this host or not",
+	featureNFT:     "group entries are written as services of their own, without nftables",
+	featureProcess: "set priorities, CPUs, limits and the umask in the service unit",
+	featureFiles:   "the state is on the control socket, and a reload is asked for with SIGHUP",
+	blockSMTP:      unchecked, blockDNS: unchecked, blockUDP: unchecked, blockPing: unchecked, blockMisc: unchecked, blockBFD: unchecked,
+}
+
+const unchecked = "the real servers are not checked by it: each has one checker less and stays up unless another one fails"
+
+// topRows are the 25 keywords outside any block.
+func topRows() []keyword {
+	rows := []keyword{
+		{name: "global_defs", opens: blockGlobal, doc: "settings of the whole daemon"},
+		{name: "SSL", opens: blockSSL, doc: "the client side of every SSL_GET; a later block replaces an earlier one", open: openSSL},
+		{name: "virtual_server_group", arg: custom("NAME", 1), opens: blockGroup, doc: "addresses and marks that share one pool", open: openGroup, close: closeGroup},
+		{name: "virtual_server", arg: custom("IP [PORT] | fwmark N | group NAME", 1), opens: blockVirtual, doc: "a service", open: openVirtual, close: closeVirtual},
+		{name: "track_file", arg: custom("NAME", 1), opens: blockTrackFile, doc: "a file with a number that moves weights", open: openTrack, close: closeTrack},
+		{name: "vrrp_track_file", arg: custom("NAME", 1), opens: blockTrackFile, old: "track_file", doc: "the old name of track_file", open: openTrack, close: closeTrack},
+		{name: "net_namespace", arg: text(), dup: firstWins, def: "the namespace it is started in", doc: "name under /run/netns in which the daemon works",
+			set: func(f *frame, v *value) { f.b.raw.global.NetNamespace = v.text }},
+		{name: "net_namespace_ipvs", arg: arg{kind: argText, optional: true}, dup: firstWins, def: "net_namespace", doc: "namespace whose IPVS table is written; empty is the default one",
+			set: func(f *frame, v *value) {
+				f.b.raw.global.NetNamespaceIPVS, f.b.raw.global.NetNamespaceIPVSSet = v.text, true
+			}},
+		{name: "instance", arg: text(), dup: firstWins, doc: "a name that tells several daemons apart",
+			set: func(f *frame, v *value) { f.b.raw.global.Instance = v.text }},
+	}
+	for _, name := range []string{"use_pid_dir", "namespace_with_ipsets", "linkbeat_use_polling", "child_wait_time"} {
+		rows = append(rows, keyword{name: name, status: Accepted, doc: "of keepalived's process model"})
+	}
+	for _, name := range []string{"track_group", "static_ipaddress", "static_routes", "static_rules", "vrrp_sync_group", "garp_group", "linkbeat_interfaces",
+		"vrrp_instance", "vrrp_script", "vrrp_track_process", "interface_up_down_delays", "bfd_instance"} {
+		rows = append(rows, keyword{name: name, status: Skipped, doc: "VRRP, BFD and static addresses are not for this daemon"})
+	}
+	return rows
+}
+
+// globalRows are the words of global_defs that matter here.
+func globalRows() []keyword {
+	g := func(set func(g *config.Global, v *value)) func(*frame, *value) {
+		return func(f *frame, v *value) { set(&f.b.raw.global, v) }
+	}
+	rows := []keyword{
+		{name: "router_id", arg: text(), def: "the host's name", doc: "names this director", set: g(func(g *config.Global, v *value) { g.RouterID = v.text })},
+		{name: "checker_log_all_failures", arg: boolean(), def: "off", doc: "log each failing attempt of every checker",
+			set: g(func(g *config.Global, v *value) { g.CheckerLogAllFailures = v.yes })},
+		{name: "rs_init_notifies", arg: boolean(), def: "off", doc: "run notify_up also for real servers in service from the start",
+			set: g(func(g *config.Global, v *value) { g.RSInitNotifies = v.yes })},
+		{name: "lvs_timeouts", arg: custom("[tcp N] [tcpfin N] [udp N], each 0..2678400 s", 2), def: "the kernel's", doc: "the kernel's connection timeouts", set: setTimeouts},
+		{name: "lvs_flush", arg: none(), def: "off", doc: "empty the whole IPVS table at start", set: g(func(g *config.Global, _ *value) { g.LVSFlush = true })},
+		{name: "lvs_flush_on_stop", arg: arg{kind: argWord, words: []string{"VS"}, optional: true}, def: "off", doc: "empty the table at stop; VS: delete services only", set: g(setFlushOnStop)},
+		{name: "lvs_flush_onstop", arg: arg{kind: argWord, words: []string{"VS"}, optional: true}, old: "lvs_flush_on_stop", doc: "the old name of lvs_flush_on_stop", set: g(setFlushOnStop)},
+		{name: "script_user", arg: custom("USER [GROUP]", 1), def: "keepalived_script if there is such a user, else the daemon's", doc: "identity of scripts that name none",
+			set: func(f *frame, v *value) {
+				f.b.raw.scriptUsers = [2]string{}
+				for i, w := range v.n.Args() {
+					if i < 2 {
+						f.b.raw.scriptUsers[i] = w.Text
+					}
+				}
+				f.surplus(v.n, 2)
+				f.b.raw.global.ScriptUser, f.b.raw.global.ScriptGroup = f.b.raw.scriptUsers[0], f.b.raw.scriptUsers[1]
+			}},
+		{name: "enable_script_security", arg: none(), def: "off", doc: "do not run scripts that others than root may change",
+			set: func(f *frame, _ *value) { f.b.raw.security, f.b.raw.global.EnableScriptSecurity = true, true }},
+
+		{name: "drain_interval", arg: timer(time.Millisecond, maxTimer), extension: true, def: "60", doc: "how often draining destinations are looked at",
+			set: g(func(g *config.Global, v *value) { g.DrainInterval = v.dur })},
+		{name: "drain_timeout", arg: timer(0, maxTimer), extension: true, def: "0 (none)", doc: "bound of every drain; what is left then is cut",
+			set: g(func(g *config.Global, v *value) { g.DrainTimeout = v.dur })},
+		{name: "on_stop", arg: words("remove", "keep"), extension: true, def: "remove", doc: "what becomes of the services when the daemon is stopped",
+			set: g(func(g *config.Global, v *value) {
+				g.OnStop = config.OnStopRemove
+				if v.text == "keep" {
+					g.OnStop = config.OnStopKeep
+				}
+			})},
+		{name: "manage_sysctls", arg: boolean(), extension: true, def: "on", doc: "set expire_nodest_conn and expire_quiescent_template, which drains need",
+			set: g(func(g *config.Global, v *value) { g.ManageSysctls = v.yes })},
+		{name: "ipvs_conntrack", arg: boolean(), extension: true, def: "off", doc: "set net.ipv4.vs.conntrack; it costs throughput",
+			set: g(func(g *config.Global, v *value) { g.Conntrack = v.yes })},
+		{name: "conntrack", arg: boolean(), extension: true, def: "off", doc: "the same as ipvs_conntrack",
+			set: g(func(g *config.Global, v *value) { g.Conntrack = v.yes })},
+		{name: "trust_new", arg: boolean(), extension: true, def: "off", doc: "install a real server that a reload adds before its first good check, as keepalived does",
+			set: g(func(g *config.Global, v *value) { g.TrustNew = v.yes })},
+
+		{name: "notification_email", opens: blockMail, status: NotServed, feature: featureMail, doc: "recipients of mail"},
+		{name: "include_check", arg: custom("[+|-]read match wildcard_match brace_match", 0), doc: "which include problems are errors; the language layer reads it"},
+	}
+	unserved := func(feature, doc string, a arg, names ...string) {
+		for _, name := range names {
+			rows = append(rows, keyword{name: name, arg: a, status: NotServed, feature: feature, doc: doc})
+		}
+	}
+	unserved(featureMail, "mail", text(), "notification_email_from", "smtp_helo_name")
+	unserved(featureMail, "mail", custom("HOST [PORT]", 1), "smtp_server")
+	unserved(featureMail, "mail", number(0, 4294).in("s"), "smtp_connect_timeout")
+	unserved(featureMail, "mail", boolean(), "smtp_alert", "smtp_alert_checker", "no_checker_emails")
+	unserved(featureScripts, "scripts of the daemon's own start and stop", script(), "startup_script", "shutdown_script")
+	unserved(featureScripts, "their timeouts", number(1, 1000).in("s"), "startup_script_timeout", "shutdown_script_timeout")
+	unserved(featureFIFO, "state changes for another program", custom("PATH [USER [GROUP]]", 1), "lvs_notify_fifo", "notify_fifo")
+	unserved(featureFIFO, "a program that reads them", script(), "lvs_notify_fifo_script", "notify_fifo_script")
+	unserved(featureSync, "connection synchronisation", custom("IF [[inst] VRRP_INSTANCE] [id N] [maxlen N] [port N] [ttl N] [group IP]", 1), "lvs_sync_daemon")
+	unserved(featureNFT, "marks by nftables for groups", arg{kind: argText, optional: true}, "nftables_ipvs")
+	unserved(featureNFT, "marks by nftables for groups", strictNumber(-1<<31, maxInt32), "nftables_ipvs_priority")
+	unserved(featureNFT, "marks by nftables for groups", strictNumber(1, maxUint32), "nftables_ipvs_start_fwmark")
+	unserved(featureSNMP, "SNMP", none(), "enable_snmp_checker", "enable_traps")
+	unserved(featureSNMP, "SNMP", text(), "snmp_socket")
+	unserved(featureSNMP, "SNMP", timer(time.Millisecond, 30*time.Second), "snmp_vs_stats_update_interval", "snmp_rs_stats_update_interval")
+	unserved(featureProcess, "priority", number(-20, 19), "checker_priority")
+	unserved(featureProcess, "priority", number(1, 99), "checker_rt_priority")
+	unserved(featureProcess, "priority", custom("CPU ...", 1), "checker_cpu_affinity")
+	unserved(featureProcess, "priority", number(1, maxUint32), "checker_rlimit_rttime", "checker_rlimit_rtime")
+	unserved(featureProcess, "memory lock", none(), "checker_no_swap")
+	unserved(featureProcess, "file mode mask", custom("MASK", 1), "umask")
+	unserved(featureProcess, "how scripts are run", boolean(), "use_symlink_paths", "set_supplementary_groups")
+	unserved(featureFiles, "reload by a file", custom("PATH", 1), "reload_time_file")
+	unserved(featureFiles, "reload by a file", none(), "reload_repeat")
+	unserved(featureFiles, "dumps", text(), "config_save_dir", "state_dump_file", "stats_dump_file")
+
+	accepted := func(doc string, names ...string) {
+		for _, name := range names {
+			rows = append(rows, keyword{name: name, status: Accepted, doc: doc})
+		}
+	}
+	accepted("names of keepalived's processes", "process_names", "process_name", "checker_process_name", "lvs_process_name")
+	accepted("keepalived's own priority control", "max_auto_priority", "min_auto_priority_delay")
+	accepted("a new configuration is always judged before it replaces the running one", "reload_check_config", "reload_file")
+	accepted("no temporary copies of the configuration are made", "tmp_config_directory", "data_use_instance", "json_dump_file", "json_version")
+	accepted("has no effect in keepalived either", "random_seed")
+	accepted("counters of nftables", "nftables_counters")
+	accepted("socket buffers are sized by need", "lvs_netlink_cmd_rcv_bufs", "lvs_netlink_monitor_rcv_bufs", "lvs_netlink_cmd_rcv_bufs_force", "lvs_netlink_monitor_rcv_bufs_force")
+	for i := range rows {
+		rows[i].block = blockGlobal
+		switch rows[i].name {
+		case "startup_script", "shutdown_script", "lvs_notify_fifo", "notify_fifo", "lvs_notify_fifo_script", "notify_fifo_script", "lvs_sync_daemon", "nftables_ipvs", "snmp_socket":
+			rows[i].dup = firstWins
+		}
+		switch rows[i].name {
+		case "smtp_alert":
+			rows[i].set = func(f *frame, v *value) { f.b.raw.smtpAlert.set(v.yes) }
+		case "smtp_alert_checker":
+			rows[i].set = func(f *frame, v *value) { f.b.raw.smtpAlertChecker.set(v.yes) }
+		}
+		if rows[i].arg.kind == argScript {
+			rows[i].set = func(f *frame, v *value) { f.newScript(v) }
+		}
+	}
+	return rows
+}
+
+// ignoredGlobalRows are words of global_defs that concern VRRP and BFD.
+func ignoredGlobalRows() []keyword {
+	var rows []keyword
+	for name := range strings.FieldsSeq(`bfd_cpu_affinity bfd_no_swap bfd_priority bfd_process_name bfd_rlimit_rtime
+bfd_rlimit_rttime bfd_rt_priority dbus_no_interface_name dbus_service_name default_interface disable_local_igmp
+dynamic_interfaces enable_dbus enable_snmp_keepalived enable_snmp_rfc enable_snmp_rfcv2 enable_snmp_rfcv3
+enable_snmp_vrrp fifo_write_vrrp_states_on_reload iproute_etc_dir iproute_usr_dir log_unknown_vrids nftables
+nftables_ifindex nftables_priority no_email_faults process_monitor_rcv_bufs process_monitor_rcv_bufs_force
+smtp_alert_vrrp v3_checksum_as_v2 vmac_addr_prefix vmac_prefix vrrp_check_unicast_src vrrp_cpu_affinity
+vrrp_delay_after_boot vrrp_down_timer_adverts vrrp_garp_extra_if vrrp_garp_interval vrrp_garp_lower_prio_delay
+vrrp_garp_lower_prio_repeat vrrp_garp_master_delay vrrp_garp_master_refresh vrrp_garp_master_refresh_repeat
+vrrp_garp_master_repeat vrrp_gna_interval vrrp_higher_prio_send_advert vrrp_ipsets vrrp_iptables
+vrrp_lower_prio_no_advert vrrp_mcast_group4 vrrp_mcast_group6 vrrp_min_garp vrrp_netlink_cmd_rcv_bufs
+vrrp_netlink_cmd_rcv_bufs_force vrrp_netlink_monitor_rcv_bufs vrrp_netlink_monitor_rcv_bufs_force vrrp_no_swap
+vrrp_notify_fifo vrrp_notify_fifo_script vrrp_notify_priority_changes vrrp_owner_ignore_adverts vrrp_priority
+vrrp_process_name vrrp_rlimit_rtime vrrp_rlimit_rttime vrrp_rt_priority vrrp_rx_bufs_multiplier
+vrrp_rx_bufs_policy vrrp_skip_check_adv_addr vrrp_startup_delay vrrp_strict vrrp_version vrrp_vmac_garp_intvl`) {
+		rows = append(rows, keyword{block: blockGlobal, name: name, status: Accepted, doc: "of VRRP or BFD"})
+	}
+	return rows
+}
+
+func setFlushOnStop(g *config.Global, v *value) {
+	g.LVSFlushOnStop = "all"
+	if v.text == "VS" {
+		g.LVSFlushOnStop = "vs"
+	}
+}
+
+// setTimeouts reads lvs_timeouts.
+func setTimeouts(f *frame, v *value) {
+	args := v.n.Args()
+	t := &f.b.raw.global.LVSTimeouts
+	for i := 0; i < len(args); i += 2 {
+		var into *uint32
+		switch args[i].Text {
+		case "tcp":
+			into = &t.TCP
+		case "tcpfin":
+			into = &t.TCPFin
+		case "udp":
+			into = &t.UDP
+		default:
+			f.report(codeWord, v.n, &args[i], "lvs_timeouts: \""+args[i].Text+"\" is not one of tcp, tcpfin, udp", "it and what follows is ignored")
+			return
+		}
+		if i+1 == len(args) {
+			f.report(codeMissing, v.n, &args[i], "lvs_timeouts "+args[i].Text+" needs a number", "write seconds after it; keepalived exits here")
+			return
+		}
+		if num, ok := f.number(v.n, &args[i+1], strictNumber(0, 2678400), "lvs_timeouts "+args[i].Text, "the kernel's value stays"); ok {
+			*into = uint32(num)
+		}
+	}
+}
+
+// sslRows are the words of the SSL block.
+func sslRows() []keyword {
+	return each([]string{blockSSL},
+		keyword{name: "certificate", arg: text(), dup: lastReported, doc: "client certificate chain, PEM", set: func(f *frame, v *value) { f.ssl.Certificate = v.text }},
+		keyword{name: "key", arg: text(), dup: lastReported, doc: "private key, PEM", set: func(f *frame, v *value) { f.ssl.Key = v.text }},
+		keyword{name: "password", arg: text(), dup: lastReported, doc: "the key's pass phrase", set: func(f *frame, v *value) { f.ssl.Password = v.text }},
+		keyword{name: "ca", arg: text(), dup: lastReported, doc: "trust store; read, but peers are not verified", set: func(f *frame, v *value) { f.ssl.CA = v.text }},
+	)
+}
+
+func openSSL(f *frame, n *syntax.Node, child *frame) bool {
+	if old := f.b.raw.ssl; old != nil {
+		f.report(codeDuplicate, n, &n.Words[0], "SSL is given twice", "this one replaces the first, as in keepalived", "the first one is on "+lineOf(old.Pos, n.Pos))
+	}
+	f.b.raw.ssl = &config.SSL{Pos: n.Pos}
+	child.ssl = f.b.raw.ssl
+	return true
+}
