@@ -346,6 +346,12 @@ func (e *Engine) outcome(now time.Time, err error) {
 // stop leaves the table as on_stop says. The context that ended must not end the
 // clean-up too.
 func (e *Engine) stop(ctx context.Context) error {
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+		// Another part failed. That is a crash, not a wish of the operator's:
+		// the next process adopts the table.
+		e.log.Error("Ending after a failure, the IPVS table stays as it is", "err", cause)
+		return nil
+	}
 	if e.config.Global.OnStop == config.OnStopKeep {
 		e.log.Info("Stopping, the IPVS table stays as it is", "on_stop", "keep")
 		return nil
