@@ -323,6 +323,7 @@ func (e *Engine) outcome(now time.Time, err error) {
 		}
 		if !e.kernel.OK {
 			e.kernel.OK, e.kernel.Error, e.kernel.Since = true, "", now
+			e.allTouched = true
 		}
 		return
 	}
