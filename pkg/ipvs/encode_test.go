@@ -40,6 +40,8 @@ func TestEncodeLiteral(t *testing.T) {
 		DestinationKey: DestinationKey{Addr: netip.MustParseAddr("2001:db8::2"), Port: 80},
 		Forward:        Tunnel, TunnelType: GUE, TunnelPort: 6080, TunnelFlags: RemoteChecksum, Weight: 1,
 	}
+	gre := gue
+	gre.TunnelType = GRE
 	key4 := `3000 0100  0600 0100 0200 0000  0600 0200 0600 0000
 		1400 0300 c0000201 00000000 00000000 00000000  0600 0400 0050 0000`
 	for _, c := range []struct {
@@ -83,6 +85,12 @@ func TestEncodeLiteral(t *testing.T) {
 			1400 0100 20010db8 00000000 00000000 00000002  0600 0200 0050 0000
 			0800 0300 02000000  0800 0400 01000000  0800 0500 00000000  0800 0600 00000000
 			0500 0d00 01000000  0600 0e00 17c0 0000  0600 0f00 0200 0000`},
+		{"add GRE tunnel", Op{Kind: OpAddDest, Service: v4, Destination: gre}, `
+			9c000000 1c00 0100 2a000000 00000000  05 01 0000` + key4 + `
+			5800 0200  0600 0b00 0a00 0000
+			1400 0100 20010db8 00000000 00000000 00000002  0600 0200 0050 0000
+			0800 0300 02000000  0800 0400 01000000  0800 0500 00000000  0800 0600 00000000
+			0500 0d00 02000000  0600 0f00 0200 0000`},
 		{"delete destination", Op{Kind: OpDelDest, Service: v4, Destination: nat}, `
 			6c000000 1c00 0100 2a000000 00000000  07 01 0000` + key4 + `
 			2800 0200  0600 0b00 0200 0000

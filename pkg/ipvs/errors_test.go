@@ -25,6 +25,7 @@ func TestErrorMatches(t *testing.T) {
 		{NewError(Op{}, syscall.ERANGE), nil},
 		{opError(Op{}, ErrNoModule), []error{ErrNoModule}},
 		{opError(Op{}, fmt.Errorf("%w: %w", ErrUnknownResult, syscall.EPERM)), []error{ErrUnknownResult, fs.ErrPermission, unix.EPERM}},
+		{&Error{Errno: syscall.ESRCH, Err: ErrNoModule}, []error{ErrNoModule}},
 		{readError("", ServiceKey{}, ErrInterrupted), []error{ErrInterrupted}},
 		{readError("", ServiceKey{}, &kernelError{errno: syscall.ESRCH}), []error{fs.ErrNotExist, unix.ESRCH}},
 	} {
