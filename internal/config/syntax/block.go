@@ -42,9 +42,10 @@ func (p *parser) leaveLine(s lineState, l *line, c *context) {
 		return
 	}
 	b := &p.block
-	p.wantBrace()
+	p.emptyBlock("the #sluice comment")
 	if len(b.stack) > b.floor {
-		p.report(extUnbalanced, l, 0, len(l.text), fmt.Sprintf("the #sluice comment leaves %s open", title(b.stack[len(b.stack)-1])),
+		n := b.stack[len(b.stack)-1]
+		p.reportNode(extUnbalanced, n, fmt.Sprintf("the #sluice comment leaves %s open", title(n)),
 			"it is closed at the end of the line; a #sluice comment ends with its line")
 		for len(b.stack) > b.floor {
 			p.pop(l.pos(0))
@@ -56,7 +57,14 @@ func (p *parser) leaveLine(s lineState, l *line, c *context) {
 // statement adds a statement; l is trimmed and not empty.
 func (p *parser) statement(l line, c *context) {
 	p.wantBrace()
-	n := &Node{Words: words(&l), Raw: l.text, Chain: c.chain, Extension: c.ext}
+	n := &Node{Raw: l.text, Chain: c.chain, Extension: c.ext}
+	var dropped int
+	n.Words, dropped = words(&l)
+	p.words += len(n.Words)
+	if dropped >= 0 && len(n.Words) < 2 {
+		// With two words in front it may be a script, whose rules differ.
+		p.report(openQuote, &l, dropped, len(l.text), openQuoteText, openQuoteHint)
+	}
 	src, _, _ := l.origin(0)
 	n.Pos, n.Source = l.pos(0), src.text
 	b := &p.block
@@ -144,6 +152,17 @@ func (p *parser) wantBrace() {
 	p.push(n)
 }
 
+// emptyBlock is wantBrace where nothing follows any more.
+func (p *parser) emptyBlock(what string) {
+	n := p.block.pending
+	p.block.pending = nil
+	if n == nil || !p.opens(n) {
+		return
+	}
+	n.Block, n.End = true, n.Pos
+	p.reportNode(missingOpen, n, fmt.Sprintf("missing opening brace after %s", title(n)), what+" ends here; the block is taken as empty")
+}
+
 func (p *parser) open(l *line, at int) {
 	n := p.block.pending
 	if n == nil {
@@ -211,10 +230,7 @@ func (p *parser) suspicious(n *Node) {
 // atEnd closes what the last file left open.
 func (p *parser) atEnd() {
 	b := &p.block
-	if n := b.pending; n != nil && !p.stopped && p.opens(n) {
-		n.Block, n.End = true, n.Pos
-		p.reportNode(missingOpen, n, fmt.Sprintf("missing opening brace after %s", title(n)), "the configuration ends here; the block is taken as empty")
-	}
+	p.emptyBlock("the configuration")
 	if len(b.stack) == 0 || p.stopped {
 		return
 	}

@@ -10,6 +10,11 @@ const commentSigns = "#!"
 // extensionSign starts a comment that keepalived skips and sluice reads.
 const extensionSign = "#sluice"
 
+const (
+	openQuoteText = "a double quote is never closed"
+	openQuoteHint = "the rest of the line counts as quoted, and the word it starts is dropped, as keepalived does; close it"
+)
+
 // decomment splits a line into what counts and its comment (empty without one).
 // \# and \! outside double quotes become the plain signs.
 func (p *parser) decomment(l line) (text, comment line) {
@@ -27,8 +32,7 @@ func (p *parser) decomment(l line) (text, comment line) {
 		return false
 	})
 	if open {
-		p.report(openQuote, &l, at, len(l.text), "a double quote is never closed",
-			"the rest of the line counts as quoted, and the word it starts is dropped, as keepalived does; close it")
+		p.report(openQuote, &l, at, len(l.text), openQuoteText, openQuoteHint)
 	}
 	if cut < len(l.text) {
 		comment = l.sub(cut, len(l.text))

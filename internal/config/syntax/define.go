@@ -101,8 +101,8 @@ func (p *parser) collectLine(l, comment line) {
 func (p *parser) endCollect(*file) { p.collecting = nil }
 
 // builtin computes a predefined name; ok is false when there is no such name or
-// its parameters are wrong, which is reported.
-func (p *parser) builtin(r reference, l *line, at int, c *context, quiet bool) (value string, ok bool) {
+// its parameters are wrong, which is reported. A dry run draws no number.
+func (p *parser) builtin(r reference, l *line, at int, c *context, dry bool) (value string, ok bool) {
 	params := strings.Fields(r.params)
 	most := 0
 	switch r.name {
@@ -115,9 +115,7 @@ func (p *parser) builtin(r reference, l *line, at int, c *context, quiet bool) (
 		return "", false
 	}
 	bad := func(message, hint string) {
-		if !quiet {
-			p.report(badParameter, l, at, min(at+r.n, len(l.text)), fmt.Sprintf("${%s}: %s", r.name, message), hint)
-		}
+		p.report(badParameter, l, at, min(at+r.n, len(l.text)), fmt.Sprintf("${%s}: %s", r.name, message), hint)
 	}
 	if len(params) > most || r.name == "_ENV" && len(params) == 0 {
 		bad(fmt.Sprintf("%d parameters", len(params)), fmt.Sprintf("it stays as written; ${%s} takes %s", r.name,
@@ -164,7 +162,7 @@ func (p *parser) builtin(r reference, l *line, at int, c *context, quiet bool) (
 		return strconv.FormatInt(lo, 10), true
 	}
 	v := lo
-	if p.o.Random != nil && !quiet {
+	if p.o.Random != nil && !dry {
 		v = p.o.Random(lo, hi)
 	}
 	return strconv.FormatInt(v, 10), true

@@ -123,8 +123,11 @@ func (i *inclusion) missing(m matches) {
 	case m.wild:
 		i.problem(CheckWildcard, includeEmpty, fmt.Sprintf("include %s: nothing matches", i.shown()), "")
 	default:
-		i.problem(CheckMatch, includeNothing, fmt.Sprintf("include %s: no such file", i.shown()),
-			goOn+"; check the name, which is relative to the directory of this file")
+		hint := goOn + "; check the name, which is relative to the directory of this file"
+		if strings.HasPrefix(i.l.text, `"`) {
+			hint = goOn + "; quotes are a part of the name here, write it without them"
+		}
+		i.problem(CheckMatch, includeNothing, fmt.Sprintf("include %s: no such file", i.shown()), hint)
 	}
 }
 

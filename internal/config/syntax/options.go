@@ -80,10 +80,15 @@ const (
 	maxFiles = 50_000
 	// maxBytes is how much may be read in all.
 	maxBytes = 256 << 20
+	// maxWords is how many words may be produced in all, and maxWork how many
+	// bytes may be worked on, which loops can make far more than were read.
+	maxWords = 2_000_000
+	maxWork  = 512 << 20
 	// maxSubstituted is how many bytes, and maxReplaced how many references,
-	// may be substituted in all.
+	// may be substituted in all; maxInLine is how many references in one line.
 	maxSubstituted = 64 << 20
-	maxReplaced    = 4_000_000
+	maxReplaced    = 1_000_000
+	maxInLine      = 50_000
 	// maxFindings is how many findings are collected before giving up, and
 	// maxJunk how many in lines that cannot be text.
 	maxFindings = 1000

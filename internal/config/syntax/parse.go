@@ -69,9 +69,9 @@ type parser struct {
 
 	block blocks
 
-	logicals, files, replaced int
-	bytes, substituted        int64
-	stopped                   bool
+	logicals, files, replaced, words int
+	bytes, work, substituted         int64
+	stopped                          bool
 }
 
 // finding identifies what was already said: a loop must not repeat it.
@@ -142,12 +142,17 @@ func (p *parser) spend(l *line) bool {
 		return false
 	}
 	p.logicals++
-	if p.logicals > maxLogical {
-		p.report(tooMuch, l, 0, 1, fmt.Sprintf("the configuration comes to more than %d lines", maxLogical),
-			"a ~SEQ loop, a definition or an include multiplies too much")
-		return false
+	p.work += int64(len(l.text))
+	const hint = "a ~SEQ loop, a definition or an include multiplies too much"
+	switch {
+	case p.logicals > maxLogical:
+		p.report(tooMuch, l, 0, 1, fmt.Sprintf("the configuration comes to more than %d lines", maxLogical), hint)
+	case p.words > maxWords:
+		p.report(tooMuch, l, 0, 1, fmt.Sprintf("the configuration comes to more than %d words", maxWords), hint)
+	case p.work > maxWork:
+		p.report(tooMuch, l, 0, 1, fmt.Sprintf("the configuration comes to more than %d MiB", maxWork>>20), hint)
 	}
-	return true
+	return !p.stopped
 }
 
 // read reads the lines of an open file.

@@ -44,19 +44,23 @@ func printNodes(w *bufio.Writer, nodes []*Node, depth int) {
 	}
 }
 
-// printInline writes an extension, whose block stands in one line.
-func printInline(w *bufio.Writer, n *Node) {
-	text, _ := escapeSigns(n.Raw)
+// printInline writes an extension, whose block stands in one line. It returns
+// true when a quote stays open: the parser closes the blocks of such a line.
+func printInline(w *bufio.Writer, n *Node) (open bool) {
+	text, open := escapeSigns(n.Raw)
 	w.WriteByte(' ')
 	w.WriteString(text)
-	if !n.Block {
-		return
+	if !n.Block || open {
+		return open
 	}
 	w.WriteString(" {")
 	for _, c := range n.Children {
-		printInline(w, c)
+		if printInline(w, c) {
+			return true
+		}
 	}
 	w.WriteString(" }")
+	return false
 }
 
 // escapeSigns protects comment signs outside quotes, and tells whether a quote

@@ -62,14 +62,14 @@ func readReference(s string) (reference, bool) {
 
 // lookup returns what a reference stands for. last tells that nothing follows
 // it in the line: only there is a multi-line definition expanded.
-func (p *parser) lookup(r reference, last bool, l *line, at int, c *context, quiet bool) (*definition, bool) {
+func (p *parser) lookup(r reference, last bool, l *line, at int, c *context, dry bool) (*definition, bool) {
 	if d := p.defs[r.name]; d != nil {
 		if r.params != "" || d.multi && !last {
 			return nil, false
 		}
 		return d, true
 	}
-	v, ok := p.builtin(r, l, at, c, quiet)
+	v, ok := p.builtin(r, l, at, c, dry)
 	if !ok {
 		return nil, false
 	}
@@ -140,6 +140,8 @@ type substitution struct {
 	orgs  []origin
 	out   lineBuilder
 	later []expansion
+	// replaced counts references.
+	replaced int
 }
 
 // maxPasses bounds how often a line is gone over; one is enough unless names
@@ -207,6 +209,7 @@ func (s *substitution) push(l *line, def *definition, exp *expansion, parent int
 
 // run does the pass; false means that the line cannot be used.
 func (s *substitution) run() bool {
+	s.p.substituted += int64(len(s.l.text))
 	s.push(s.l, nil, nil, -1, 0)
 	var ahead []byte
 	for len(s.stack) > 0 {
@@ -271,6 +274,7 @@ func (s *substitution) replace(r reference, at cell) (replaced, ok bool) {
 	place.head = ref
 	s.stack = s.stack[:len(s.stack)-r.n]
 	p.replaced++
+	s.replaced++
 	size := len(def.value)
 	if def.multi && len(def.body) > 0 {
 		size = len(def.body[0].text)
@@ -281,7 +285,7 @@ func (s *substitution) replace(r reference, at cell) (replaced, ok bool) {
 		exp = s.c.inside
 	}
 	switch {
-	case p.replaced > maxReplaced || p.substituted > maxSubstituted:
+	case p.replaced > maxReplaced || p.substituted > maxSubstituted || s.replaced > maxInLine:
 		p.report(tooMuch, &place, 0, 1, "the definitions come to too much text", "a definition multiplies itself")
 		return false, false
 	case o.depth > maxDepth || s.loops(def, at.org) || exp.has(def):

@@ -2,18 +2,19 @@ package syntax
 
 // words splits a logical line by the ordinary rules: blanks separate, a double
 // quote starts a new word wherever it stands, and there are no escapes. A word
-// whose closing quote is missing is dropped.
-func words(l *line) []Word {
+// whose closing quote is missing is dropped; dropped is where it begins, or -1.
+func words(l *line) (out []Word, dropped int) {
 	n, blank := 0, true
 	for i := range len(l.text) { // an estimate, to allocate once
-		if isBlank(l.text[i]) {
+		switch c := l.text[i]; {
+		case isBlank(c):
 			blank = true
-		} else if blank {
+		case blank || c == '"':
 			blank = false
 			n++
 		}
 	}
-	out := make([]Word, 0, n)
+	out = make([]Word, 0, n)
 	for i := 0; i < len(l.text); {
 		if isBlank(l.text[i]) {
 			i++
@@ -26,7 +27,7 @@ func words(l *line) []Word {
 				i++
 			}
 			if i == len(l.text) {
-				return out
+				return out, start
 			}
 			i++
 			out = append(out, Word{Text: l.text[start+1 : i-1], Pos: l.pos(start), Width: l.width(start, i), Quoted: true})
@@ -37,5 +38,5 @@ func words(l *line) []Word {
 		}
 		out = append(out, Word{Text: l.text[start:i], Pos: l.pos(start), Width: l.width(start, i)})
 	}
-	return out
+	return out, -1
 }
