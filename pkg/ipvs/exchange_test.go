@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -22,9 +23,11 @@ type scripted struct {
 	queue    []any
 	sends    int
 	sendErr  error
-	families []any // answers to family: uint16 or error; the last one stays
-	deadline time.Time
+	families []any // answers to family: int or error; the last one stays
 	closed   bool
+
+	mu       sync.Mutex // a context that ends moves the deadline
+	deadline time.Time
 }
 
 func (s *scripted) send(b []byte) error {
@@ -62,8 +65,14 @@ func (s *scripted) receive(b []byte, wait bool) (int, error) {
 	panic("unknown script")
 }
 
-func (s *scripted) setDeadline(t time.Time) error { s.deadline = t; return nil }
-func (s *scripted) close() error                  { s.closed = true; return nil }
+func (s *scripted) setDeadline(t time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.deadline = t
+	return nil
+}
+
+func (s *scripted) close() error { s.closed = true; return nil }
 
 func (s *scripted) family() (uint16, error) {
 	if len(s.families) == 0 {
@@ -366,6 +375,8 @@ func TestDeadlines(t *testing.T) {
 		if err := c.Flush(ctx); err != nil {
 			t.Fatal(err)
 		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		if left := time.Until(s.deadline); left > want || left < want-time.Minute {
 			t.Errorf("the deadline is in %s, want %s", left, want)
 		}
@@ -584,6 +595,34 @@ func TestExtendedAcknowledgement(t *testing.T) {
 			t.Errorf("status %x is taken", data)
 		}
 	}
+}
+
+// TestConcurrentUse: exchanges take turns, each with its own answers.
+func TestConcurrentUse(t *testing.T) {
+	s := &scripted{answer: func(b []byte) []any {
+		hs, cmds := requests(b)
+		if cmds[0] == cmdGetDest {
+			return []any{entries(hs[0].seq, 0, 1, 2, 3), done(hs[0].seq, 0)}
+		}
+		return acknowledge(map[int]syscall.Errno{1: syscall.EEXIST})(b)
+	}}
+	c := scriptedClient(t, s)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 50 {
+				ctx, cancel := context.WithCancel(t.Context())
+				if errs := c.Batch(ctx, destOps(3)); errs[0] != nil || !errors.Is(errs[1], fs.ErrExist) || errs[2] != nil {
+					t.Errorf("batch: %v", errs)
+				}
+				if ds, err := c.Destinations(ctx, testService.ServiceKey); err != nil || len(ds) != 3 {
+					t.Errorf("dump: %d destinations, %v", len(ds), err)
+				}
+				cancel()
+			}
+		})
+	}
+	wg.Wait()
 }
 
 func TestSequence(t *testing.T) {
