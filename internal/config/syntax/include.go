@@ -75,7 +75,7 @@ func (i *inclusion) run(c *context) {
 			return
 		}
 		f := &file{name: name, dir: path.Dir(name), chain: chain}
-		why, hint := i.p.openFile(f, func() string { return i.cycle(f) })
+		why, hint := i.p.openFile(f, func() bool { return i.mayRead(f) })
 		if why == "" {
 			i.p.checks = i.saved
 			continue
@@ -131,24 +131,32 @@ func (i *inclusion) missing(m matches) {
 	}
 }
 
-// cycle returns why a file must not be read because it is being read.
-func (i *inclusion) cycle(f *file) string {
-	k := slices.IndexFunc(i.p.stack, func(open *file) bool { return open.id == f.id })
-	if k < 0 {
-		return ""
+// mayRead tells whether a file may be read, and reports why not: it is being
+// read already, or it is one too many.
+func (i *inclusion) mayRead(f *file) bool {
+	p := i.p
+	if k := slices.IndexFunc(p.stack, func(open *file) bool { return open.id == f.id }); k >= 0 {
+		var names []string
+		for _, open := range p.stack[k:] {
+			names = append(names, open.name)
+		}
+		p.report(includeCycle, &i.l, 0, len(i.l.text), fmt.Sprintf("include cycle: %s -> %s", strings.Join(names, " -> "), f.name),
+			"the file is not read a second time; delete this line")
+		return false
 	}
-	var names []string
-	for _, open := range i.p.stack[k:] {
-		names = append(names, open.name)
+	p.files++
+	switch {
+	case len(p.stack) >= maxDepth:
+		p.report(tooDeep, &i.l, 0, len(i.l.text), fmt.Sprintf("includes nest more than %d deep", maxDepth), "")
+	case p.files > maxFiles:
+		p.report(tooMuch, &i.l, 0, len(i.l.text), fmt.Sprintf("more than %d files are included", maxFiles), "files that include each other twice multiply")
 	}
-	i.p.report(includeCycle, &i.l, 0, len(i.l.text), fmt.Sprintf("include cycle: %s -> %s", strings.Join(names, " -> "), f.name),
-		"the file is not read a second time; delete this line")
-	return "-"
+	return !p.stopped
 }
 
 // openFile reads a file, unless there is a reason not to; that is returned with
-// what to do about it. before may stop it with a reason that it reported.
-func (p *parser) openFile(f *file, before func() string) (why, hint string) {
+// what to do about it. before may stop it for a reason that it reported.
+func (p *parser) openFile(f *file, before func() bool) (why, hint string) {
 	info, err := p.o.Resolver.Stat(f.name)
 	if err != nil {
 		return reason(err)
@@ -164,16 +172,7 @@ func (p *parser) openFile(f *file, before func() string) (why, hint string) {
 	if f.id = info.ID; f.id == "" {
 		f.id = f.name
 	}
-	if before() != "" {
-		return "", ""
-	}
-	at := diag.Pos{File: f.name, Line: 1, Col: 1}
-	if len(p.stack) >= maxDepth {
-		p.reportAt(tooDeep, at, 1, nil, fmt.Sprintf("includes nest more than %d deep", maxDepth), "", f.chain...)
-		return "", ""
-	}
-	if p.files++; p.files > maxFiles {
-		p.reportAt(tooMuch, at, 1, nil, fmt.Sprintf("more than %d files are included", maxFiles), "", f.chain...)
+	if !before() {
 		return "", ""
 	}
 	r, err := p.o.Resolver.Open(f.name)
@@ -229,7 +228,7 @@ func (p *parser) main(name string) {
 			return
 		}
 		f := &file{name: match, dir: path.Dir(match)}
-		why, hint := p.openFile(f, func() string { return "" })
+		why, hint := p.openFile(f, func() bool { return true })
 		if why != "" {
 			p.reportAt(cannotRead, diag.Pos{File: match}, 1, nil, sorry+why, hint)
 			return
