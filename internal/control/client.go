@@ -1,0 +1,155 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"os/user"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sluice-lb/sluice/internal/engine"
+)
+
+// clientTimeout bounds one request when the caller's context does not.
+const clientTimeout = 10 * time.Second
+
+// maxAnswer bounds an answer: 10,000 real servers make about 10 MB.
+const maxAnswer = 256 << 20
+
+// ErrVersion is wrapped by a client's error when the daemon does not have what
+// was asked of it, or answers something that this release cannot read.
+var ErrVersion = errors.New("sluice and sluiced are of different versions")
+
+// Client asks a daemon. Its errors are sentences for an operator. It may be used
+// by several goroutines.
+type Client struct {
+	path string
+	http http.Client
+}
+
+// NewClient returns a client for the socket at path. It does not connect yet.
+func NewClient(path string) *Client {
+	c := &Client{path: path}
+	c.http.Transport = &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "unix", path)
+		},
+	}
+	return c
+}
+
+// Status returns the daemon's state.
+func (c *Client) Status(ctx context.Context) (*engine.Snapshot, error) {
+	b, err := c.StatusJSON(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var s engine.Snapshot
+	if err := json.Unmarshal(b, &s); err != nil {
+		return nil, c.unreadable(err)
+	}
+	return &s, nil
+}
+
+// StatusJSON returns the daemon's state as it sent it, with whatever fields this
+// release does not know.
+func (c *Client) StatusJSON(ctx context.Context) ([]byte, error) {
+	return c.do(ctx, http.MethodGet, "/v1/status")
+}
+
+// Reload asks the daemon to read its configuration anew and waits for the result.
+// A configuration that was refused is a result, not an error.
+func (c *Client) Reload(ctx context.Context) (engine.Reload, error) {
+	var r engine.Reload
+	b, err := c.do(ctx, http.MethodPost, "/v1/reload")
+	if err != nil {
+		return r, err
+	}
+	if err := json.Unmarshal(b, &r); err != nil {
+		return r, c.unreadable(err)
+	}
+	return r, nil
+}
+
+func (c *Client) do(ctx context.Context, method, path string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, clientTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, "http://sluiced"+path, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	res, err := c.http.Do(req)
+	if err != nil {
+		return nil, c.explain(err)
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
+	switch {
+	case err != nil:
+		return nil, c.explain(err)
+	case len(b) > maxAnswer:
+		return nil, fmt.Errorf("the daemon's answer is longer than %d MB", maxAnswer>>20)
+	case res.StatusCode == http.StatusOK:
+		return bytes.TrimSpace(b), nil
+	case res.StatusCode == http.StatusNotFound:
+		return nil, fmt.Errorf("the daemon has no %s %s: %w; compare: sluice version, and the first line of sluice status", method, path, ErrVersion)
+	}
+	var p problem
+	if json.Unmarshal(b, &p) != nil || p.Error == "" {
+		p.Error = res.Status
+	}
+	return nil, fmt.Errorf("the daemon refuses: %s", p.Error)
+}
+
+// unreadable is for an answer that is not what this release expects.
+func (c *Client) unreadable(err error) error {
+	return fmt.Errorf("the daemon's answer cannot be read: %w (%v)", ErrVersion, err)
+}
+
+// explain turns a failure of the transport into what an operator can act on.
+func (c *Client) explain(err error) error {
+	var ne net.Error
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("is sluiced running? looked for %s: %w", c.path, fs.ErrNotExist)
+	case errors.Is(err, unix.ECONNREFUSED):
+		return fmt.Errorf("sluiced is not running: nobody answers on %s: %w", c.path, unix.ECONNREFUSED)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%w: %s is for %s; use sudo", fs.ErrPermission, c.path, audience(c.path))
+	case errors.Is(err, context.Canceled):
+		return fmt.Errorf("ask sluiced on %s: %w", c.path, context.Canceled)
+	case errors.As(err, &ne) && ne.Timeout():
+		return fmt.Errorf("sluiced does not answer on %s (waited %v): %w", c.path, clientTimeout, context.DeadlineExceeded)
+	}
+	return fmt.Errorf("ask sluiced on %s: %w", c.path, err)
+}
+
+// audience says who may use a socket.
+func audience(path string) string {
+	var st unix.Stat_t
+	if unix.Stat(path, &st) != nil {
+		return "root"
+	}
+	owner, group := strconv.Itoa(int(st.Uid)), strconv.Itoa(int(st.Gid))
+	if u, err := user.LookupId(owner); err == nil {
+		owner = u.Username
+	}
+	if g, err := user.LookupGroupId(group); err == nil {
+		group = g.Name
+	}
+	if st.Mode&0o020 == 0 {
+		return "user " + owner
+	}
+	return fmt.Sprintf("user %s and group %s", owner, group)
+}

@@ -1,0 +1,175 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sluice-lb/sluice/internal/engine"
+)
+
+// Limits of a request. Every one in this version is short and without a body.
+const (
+	maxHeader    = 8 << 10
+	maxBody      = 64 << 10
+	readTimeout  = 5 * time.Second
+	writeTimeout = 30 * time.Second
+	// stopTimeout is what answers in progress get when the daemon stops.
+	stopTimeout = 2 * time.Second
+)
+
+// Server answers on the control socket. Make one with Listen, set its hooks, then
+// Serve. A hook that is nil has no path: the answer is 404.
+type Server struct {
+	// Status returns the present state; nil from it means that there is none yet.
+	Status func(context.Context) *engine.Snapshot
+	// Reload reads the configuration anew and returns how that ended.
+	Reload func(context.Context) engine.Reload
+	// Log is told who asked for a change; nil for nobody.
+	Log *slog.Logger
+
+	socket *socket
+}
+
+// Listen takes the socket's path. The error wraps ErrRunning if another daemon
+// has it. A socket that a dead daemon left is replaced. Connections wait until
+// Serve.
+func Listen(path string) (*Server, error) {
+	s, err := listen(path)
+	if err != nil {
+		return nil, err
+	}
+	return &Server{socket: s}, nil
+}
+
+// Close removes the socket. It is needed only without, and harmless after, Serve.
+func (s *Server) Close() error { return s.socket.Close() }
+
+// Serve answers until the context is done, then lets answers in progress end,
+// removes the socket and returns nil.
+func (s *Server) Serve(ctx context.Context) error {
+	srv := &http.Server{
+		Handler:                      s.handler(),
+		MaxHeaderBytes:               maxHeader,
+		ReadTimeout:                  readTimeout,
+		WriteTimeout:                 writeTimeout,
+		IdleTimeout:                  readTimeout,
+		ErrorLog:                     slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
+		ConnContext:                  withPeer,
+		BaseContext:                  func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
+		DisableGeneralOptionsHandler: true,
+	}
+	stopped := make(chan struct{})
+	unhook := context.AfterFunc(ctx, func() {
+		defer close(stopped)
+		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+		defer cancel()
+		if srv.Shutdown(stop) != nil {
+			srv.Close()
+		}
+	})
+	err := srv.Serve(s.socket)
+	if !unhook() {
+		<-stopped
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		err = nil
+	}
+	if err = errors.Join(err, s.socket.Close()); err != nil {
+		return fmt.Errorf("serve the control socket: %w", err)
+	}
+	return nil
+}
+
+// problem is the body of every answer that is not 200.
+type problem struct {
+	Error string `json:"error"`
+}
+
+func (s *Server) handler() http.Handler {
+	mux := http.NewServeMux()
+	if s.Status != nil {
+		mux.HandleFunc("GET /v1/status", s.status)
+	}
+	if s.Reload != nil {
+		mux.HandleFunc("POST /v1/reload", s.reload)
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		answer(w, http.StatusNotFound, problem{"there is no " + r.Method + " " + r.URL.Path})
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		// Read to its end, so that a body that is too long is refused before
+		// anything is done.
+		if _, err := io.Copy(io.Discard, r.Body); err != nil {
+			answer(w, http.StatusRequestEntityTooLarge, problem{"the request's body could not be read: " + err.Error()})
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+func (s *Server) status(w http.ResponseWriter, r *http.Request) {
+	snap := s.Status(r.Context())
+	if snap == nil {
+		answer(w, http.StatusServiceUnavailable, problem{"sluiced is still starting"})
+		return
+	}
+	answer(w, http.StatusOK, snap)
+}
+
+func (s *Server) reload(w http.ResponseWriter, r *http.Request) {
+	if s.Log != nil {
+		uid, pid := peer(r.Context())
+		s.Log.Info("Reload asked for over the control socket", "uid", uid, "pid", pid)
+	}
+	answer(w, http.StatusOK, s.Reload(r.Context()))
+}
+
+func answer(w http.ResponseWriter, code int, v any) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		code, b = http.StatusInternalServerError, []byte(`{"error":"the answer could not be encoded"}`)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	// An error here is the client's departure.
+	_, _ = w.Write(append(b, '\n'))
+}
+
+// peerKey is the context's key for who is at the other end (SO_PEERCRED).
+type peerKey struct{}
+
+func withPeer(ctx context.Context, c net.Conn) context.Context {
+	uc, ok := c.(*net.UnixConn)
+	if !ok {
+		return ctx
+	}
+	raw, err := uc.SyscallConn()
+	if err != nil {
+		return ctx
+	}
+	var cred *unix.Ucred
+	if raw.Control(func(fd uintptr) {
+		cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}) != nil || err != nil {
+		return ctx
+	}
+	return context.WithValue(ctx, peerKey{}, cred)
+}
+
+// peer returns who asks; -1 and 0 if that is not known.
+func peer(ctx context.Context) (uid int64, pid int32) {
+	if c, ok := ctx.Value(peerKey{}).(*unix.Ucred); ok {
+		return int64(c.Uid), c.Pid
+	}
+	return -1, 0
+}
