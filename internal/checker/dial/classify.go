@@ -17,6 +17,7 @@ import (
 // Classify says whose fault an error of TCP, Read, Write or a protocol library on
 // top of them is. nil is OK.
 //
+//	the deadline had passed before the first system call: Unable
 //	a mark, an interface or a source address that cannot be used: Unable
 //	connect, at once: refused, unreachable, down, reset, aborted: Failed
 //	connect, at once: any other errno: Unable, nothing was sent
@@ -84,7 +85,10 @@ func explain(err error) string {
 	if timeout(err) {
 		return "no answer in time"
 	}
-	if err == io.EOF {
+	if errors.Is(err, errLate) {
+		return errLate.Error()
+	}
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
 		return "connection closed by the peer"
 	}
 	errno, ok := errors.AsType[syscall.Errno](err)

@@ -38,11 +38,11 @@ import (
 
 // Error says which step of a connect failed.
 type Error struct {
-	// Op is socket, fwmark, interface, bind or connect.
+	// Op is start, socket, fwmark, interface, bind or connect.
 	Op     string
 	Target netip.AddrPort
 	// Local is the source address, the interface or the mark that the failing
-	// operation was about, "" for socket and connect without a source address.
+	// operation was about, "" where there is none.
 	Local string
 	// Late is set when connect(2) had begun and the error came afterwards: it was
 	// the network or the peer that said so.
@@ -60,6 +60,9 @@ func (e *Error) Error() string {
 
 // Unwrap returns the cause, a syscall.Errno or os.ErrDeadlineExceeded.
 func (e *Error) Unwrap() error { return e.Err }
+
+// errLate: the server was not asked at all, so the fault is not its own.
+var errLate = errors.New("the deadline had passed before the check began: this machine is too busy")
 
 // Conn is a connected TCP socket with its deadline. It is a net.Conn.
 type Conn struct {
@@ -80,12 +83,15 @@ func TCP(ctx context.Context, c *config.Connection) (*Conn, error) {
 	if d, ok := ctx.Deadline(); ok && (c.Timeout <= 0 || d.Before(deadline)) {
 		deadline = d
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
+	if ctx.Err() == context.Canceled {
+		return nil, context.Canceled
 	}
 	target := netip.AddrPortFrom(c.Target.Addr().Unmap(), c.Target.Port())
 	fail := func(op, local string, late bool, err error) error {
 		return &Error{Op: op, Target: target, Local: local, Late: late, Err: err}
+	}
+	if !time.Now().Before(deadline) {
+		return nil, fail("start", "", false, errLate)
 	}
 	to, family, err := sockaddr(target)
 	if err != nil {

@@ -169,6 +169,8 @@ func TestC02ErrorsAtOnce(t *testing.T) {
 		{"refused", refused, checker.Failed, "connection refused (ECONNREFUSED)"},
 		{"source address missing", with(ok, func(c *config.Connection) { c.BindAddr = netip.MustParseAddr("192.0.2.99") }),
 			checker.Unable, "source address 192.0.2.99 is not on this machine: cannot assign requested address (EADDRNOTAVAIL)"},
+		{"source address and port missing", with(ok, func(c *config.Connection) { c.BindAddr, c.BindPort = netip.MustParseAddr("192.0.2.99"), 4000 }),
+			checker.Unable, "source address 192.0.2.99:4000 is not on this machine"},
 		{"source port in use", with(ok, func(c *config.Connection) { c.BindAddr, c.BindPort = netip.MustParseAddr("127.0.0.1"), usedPort }),
 			checker.Unable, "cannot be used: address already in use (EADDRINUSE)"},
 		{"source address of the other family", with(ok, func(c *config.Connection) { c.BindAddr = netip.MustParseAddr("::1") }),
@@ -361,6 +363,33 @@ func TestDeadlineHoldsForReads(t *testing.T) {
 	}
 }
 
+func TestNotAskedInTimeIsUnable(t *testing.T) {
+	_, c := listen(t, "127.0.0.1:0")
+	ctx, stop := context.WithDeadline(t.Context(), time.Now())
+	defer stop()
+	_, err := TCP(ctx, &c)
+	if o := Outcome("connect to", "x", err, time.Now()); o.Result != checker.Unable || !strings.Contains(o.Reason, "connect to x: the deadline had passed before the check began") {
+		t.Errorf("%v: %q", o.Result, o.Reason)
+	}
+}
+
+func TestSelfConnectIsRefused(t *testing.T) {
+	for _, ip := range []string{"127.0.0.1", "::1"} {
+		l, c := listen(t, net.JoinHostPort(ip, "0"))
+		l.Close()
+		// The source port that a connect to a closed port may draw by chance.
+		c.BindAddr, c.BindPort = c.Target.Addr(), c.Target.Port()
+		conn, err := TCP(t.Context(), &c)
+		if err == nil {
+			conn.Close()
+			t.Fatalf("%s: connected to itself", ip)
+		}
+		if o := Outcome("connect to", "x", err, time.Now()); o.Result != checker.Failed || !strings.Contains(o.Reason, "ECONNREFUSED") {
+			t.Errorf("%s: %v: %q", ip, o.Result, o.Reason)
+		}
+	}
+}
+
 func TestCancelEndsConnectAndRead(t *testing.T) {
 	c := full(t)
 	c.Timeout = time.Hour
@@ -399,10 +428,15 @@ func TestNoDescriptorIsUnable(t *testing.T) {
 		return
 	}
 	_, c := listen(t, "127.0.0.1:0")
-	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: 3, Max: 3}); err != nil {
+	var was syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: 3, Max: was.Max}); err != nil {
 		t.Fatal(err)
 	}
 	_, err := TCP(t.Context(), &c)
+	syscall.Setrlimit(syscall.RLIMIT_NOFILE, &was) // what runs after the test needs some
 	if o := Outcome("connect to", "x", err, time.Now()); o.Result != checker.Unable || !strings.Contains(o.Reason, "too many open files (EMFILE)") {
 		t.Errorf("%v: %q", o.Result, o.Reason)
 	}
@@ -450,6 +484,13 @@ func TestClassify(t *testing.T) {
 
 func TestExplainTellsTheTwoMeaningsOfEADDRNOTAVAIL(t *testing.T) {
 	target := netip.MustParseAddrPort("10.0.0.1:80")
+	for text, err := range map[string]error{
+		"connection closed by the peer": io.ErrUnexpectedEOF, "tls: odd": errors.New("tls: odd"), "broken pipe (EPIPE)": syscall.EPIPE,
+	} {
+		if got := explain(err); got != text {
+			t.Errorf("explain(%v) = %q, want %q", err, got, text)
+		}
+	}
 	reasons := map[string]bool{}
 	for _, e := range []*Error{
 		{Op: "bind", Target: target, Local: "10.0.0.9", Err: unix.EADDRNOTAVAIL},

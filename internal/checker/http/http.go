@@ -25,7 +25,7 @@ type probe struct {
 // url is a url block, ready to be asked.
 type url struct {
 	config.URL
-	name      string // "url 2 (/health)", or "/" alone where there is one url
+	name      string // "url 2 /health", or "url /health" where there is but one
 	request   []byte
 	tls       *tls.Config // nil for HTTP_GET
 	compliant bool
