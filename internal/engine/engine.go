@@ -49,6 +49,9 @@ type Options struct {
 	Probe     func(*config.Config, *config.Checker) (checker.Probe, error)
 	Scheduler Scheduler
 	Files     Files
+	// Notify is told what happened, on the loop's goroutine; it must not block.
+	// nil for nobody.
+	Notify func(Notice)
 	// KernelTimeout bounds all kernel work of one turn; 0 is 30 s.
 	KernelTimeout time.Duration
 }
@@ -72,6 +75,7 @@ type Engine struct {
 	allTouched bool
 	// headTouched: something of no virtual server's has changed.
 	headTouched bool
+	notices     notices
 
 	started   time.Time
 	reload    Reload
@@ -199,7 +203,7 @@ func (e *Engine) Start(ctx context.Context, cfg *config.Config) error {
 	e.connect(ctx)
 	for _, vc := range cfg.VirtualServers {
 		fvs, _ := framework.New(vc, e.trustAtStart(vc), lookup(values))
-		e.adopt(fvs, nil, true)
+		e.noteStart(e.adopt(fvs, nil, true))
 	}
 	e.index()
 	for _, vs := range e.vss {
@@ -280,6 +284,9 @@ func (e *Engine) turn(ctx context.Context) {
 	}
 	if e.connected {
 		e.outcome(now, err)
+		if err == nil && !e.applier.Pending() {
+			e.tell()
+		}
 	}
 	switch n, _ := e.applier.Draining(); {
 	case n == 0:
@@ -363,5 +370,7 @@ func (e *Engine) stop(ctx context.Context) error {
 	kctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.opts.KernelTimeout)
 	defer cancel()
 	e.log.Info("Stopping, removing our services from the IPVS table", "on_stop", "remove")
-	return e.applier.Remove(kctx)
+	err := e.applier.Remove(kctx)
+	e.noteStop()
+	return err
 }

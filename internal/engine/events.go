@@ -32,10 +32,16 @@ func (ev verdictEvent) handle(e *Engine) {
 	} else {
 		e.log.Info("Check passed", "checker", r.kind, "rs", name, "vs", vs.name, "reason", ev.outcome.Reason, "took", ev.outcome.Took.Round(time.Microsecond))
 	}
+	unverified := rs.Unverified()
 	change, err := vs.SetVerdict(t.server, t.check, ev.verdict)
 	if err != nil {
 		e.log.Error("Verdict lost, this is a bug", "err", err)
 		return
+	}
+	if unverified && !rs.Alive() && !rs.Unverified() {
+		// It was never up, but now it is known to be down: keepalived tells of an
+		// alpha server's first failure too.
+		e.noteServer(vs, rs, false)
 	}
 	e.apply(vs, change)
 }
@@ -64,6 +70,7 @@ func (e *Engine) apply(vs *server, change framework.Change) {
 		key, name := rs.Config.Key, rsName(rs.Config.Key, vs.Config)
 		if c.AliveChanged {
 			e.logAlive(vs, rs, name)
+			e.noteServer(vs, rs, rs.Alive())
 			e.must(e.applier.SetAlive(vs.Config.Key, key, rs.Alive()))
 		}
 		if c.WeightChanged {
@@ -73,6 +80,7 @@ func (e *Engine) apply(vs *server, change framework.Change) {
 		}
 	}
 	e.logQuorum(vs, change.Quorum)
+	e.noteQuorum(vs, change.Quorum)
 	e.must(e.applier.Quorum(vs.Config.Key, change.Quorum))
 }
 

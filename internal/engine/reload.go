@@ -24,18 +24,19 @@ func (ev reloadEvent) handle(e *Engine) {
 		if !ok {
 			// Nothing of it serves yet, so it starts as at a cold start.
 			fvs, _ := framework.New(vc, func(rc *config.RealServer) bool { return !alpha(rc) }, lookup(values))
-			e.adopt(fvs, nil, false)
+			e.noteStart(e.adopt(fvs, nil, false))
 			continue
 		}
 		fvs, quorum := framework.Next(was.VirtualServer, vc, e.trustNew(was, vc), lookup(values))
 		vs := e.adopt(fvs, was, false)
+		e.noteGone(was, keys(vc), false)
 		e.logQuorum(vs, quorum)
+		e.noteQuorum(vs, quorum)
 		delete(old, vc.Key)
 	}
 	for _, was := range old {
-		if e.byKey[was.Config.Key] == nil {
-			e.log.Info("Virtual server removed from the configuration, draining it", "vs", was.name)
-		}
+		e.log.Info("Virtual server removed from the configuration, draining it", "vs", was.name)
+		e.noteGone(was, nil, true)
 		e.dropTasks(was.tasks)
 	}
 	e.index()
@@ -53,10 +54,7 @@ func (ev reloadEvent) handle(e *Engine) {
 // check; otherwise keepalived's rule holds, since an unchecked server is better
 // than none.
 func (e *Engine) trustNew(was *server, vc *config.VirtualServer) framework.Trust {
-	stays := make(map[config.RSKey]bool, len(vc.RealServers))
-	for _, rc := range vc.RealServers {
-		stays[rc.Key] = true
-	}
+	stays := keys(vc)
 	healthy := false
 	for _, rs := range was.Servers {
 		if rs.Alive() && rs.Weight() > 0 && stays[rs.Config.Key] {
@@ -66,6 +64,14 @@ func (e *Engine) trustNew(was *server, vc *config.VirtualServer) framework.Trust
 	return func(rc *config.RealServer) bool {
 		return !alpha(rc) && (!healthy || e.config.Global.TrustNew)
 	}
+}
+
+func keys(vc *config.VirtualServer) map[config.RSKey]bool {
+	ks := make(map[config.RSKey]bool, len(vc.RealServers))
+	for _, rc := range vc.RealServers {
+		ks[rc.Key] = true
+	}
+	return ks
 }
 
 // adopt takes a virtual server's new state, with the tasks of those checkers that

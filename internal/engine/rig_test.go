@@ -75,6 +75,7 @@ type rig struct {
 	files  fakeFiles
 	log    *bytes.Buffer
 	logMu  sync.Mutex
+	notes  []Notice
 	dial   error
 	cancel context.CancelCauseFunc
 	done   chan error
@@ -109,6 +110,11 @@ func (r *rig) start(cfg *config.Config) {
 		Read: func(context.Context) (Reader, error) { return r.table, nil },
 		Probe: func(_ *config.Config, c *config.Checker) (checker.Probe, error) {
 			return farmProbe{r.farm, c.Conn.Target.String()}, nil
+		},
+		Notify: func(n Notice) {
+			r.logMu.Lock()
+			defer r.logMu.Unlock()
+			r.notes = append(r.notes, n)
 		},
 		Scheduler: sched, Files: r.files, Version: "test", ConfigFile: "test.conf",
 	})
