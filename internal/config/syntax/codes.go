@@ -46,5 +46,6 @@ var (
 	severalMain    = kind{"W006", diag.Warning, diag.ClassConfig}
 	blankInside    = kind{"W008", diag.Warning, diag.ClassNone}
 	byteOrderMark  = kind{"W009", diag.Warning, diag.ClassNone}
+	notReplaced    = kind{"W010", diag.Warning, diag.ClassNone}
 	includeEmpty   = kind{"N001", diag.Notice, diag.ClassNone}
 )

@@ -100,6 +100,15 @@ func (p *parser) collectLine(l, comment line) {
 // endCollect ends a definition that the file's end cut off.
 func (p *parser) endCollect(*file) { p.collecting = nil }
 
+// predefined tells whether a name has a meaning without a definition.
+func predefined(name string) bool {
+	switch name {
+	case "_PWD", "_INSTANCE", "_RANDOM", "_ENV", "_HASH", "_BANG":
+		return true
+	}
+	return false
+}
+
 // builtin computes a predefined name; ok is false when there is no such name or
 // its parameters are wrong, which is reported. A dry run draws no number.
 func (p *parser) builtin(r reference, l *line, at int, c *context, dry bool) (value string, ok bool) {

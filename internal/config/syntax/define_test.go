@@ -12,7 +12,7 @@ import (
 func TestDefinitions(t *testing.T) {
 	run(t, map[string]shape{
 		"both references": {text: "$A=1\nx $A ${A} y${A}z", want: "[x 1 1 y1z]"},
-		"only before blanks, commas, parentheses and the end": {text: "$A=1\n$A_B=2\n$A-$A_B $A, f($A) $A/ $A", want: "[$A-2 1, f(1) $A/ 1]", diag: nil},
+		"only before blanks, commas, parentheses and the end": {text: "$A=1\n$A_B=2\n$A-$A_B $A, f($A) $A/ $A", want: "[$A-2 1, f(1) $A/ 1]", diag: []string{"W010 3:1", "W010 3:19"}},
 		"blanks":               {text: "  $A=  1 2  # c\nx $A", want: "[x 1 2]"},
 		"empty":                {text: "$A=\nx $A y", want: "[x y]"},
 		"nothing is left":      {text: "$A=\n$A\nx", want: "[x]"},

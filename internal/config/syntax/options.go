@@ -63,6 +63,9 @@ type Options struct {
 	OpensBlock func(path []string) bool
 	// IncludeCheck are the include checks in force at the start.
 	IncludeCheck Checks
+
+	// logical replaces maxLogical where it is not 0; tests lower it.
+	logical int
 }
 
 // limits bound what a configuration can make of itself. They are far above

@@ -2,6 +2,7 @@ package syntax
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -145,8 +146,8 @@ func (p *parser) spend(l *line) bool {
 	p.work += int64(len(l.text))
 	const hint = "a ~SEQ loop, a definition or an include multiplies too much"
 	switch {
-	case p.logicals > maxLogical:
-		p.report(tooMuch, l, 0, 1, fmt.Sprintf("the configuration comes to more than %d lines", maxLogical), hint)
+	case p.logicals > cmp.Or(p.o.logical, maxLogical):
+		p.report(tooMuch, l, 0, 1, fmt.Sprintf("the configuration comes to more than %d lines", cmp.Or(p.o.logical, maxLogical)), hint)
 	case p.words > maxWords:
 		p.report(tooMuch, l, 0, 1, fmt.Sprintf("the configuration comes to more than %d words", maxWords), hint)
 	case p.work > maxWork:

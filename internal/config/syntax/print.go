@@ -9,7 +9,8 @@ import (
 
 // Print writes a tree as one file that reads back as the same tree, positions
 // aside: no definitions, loops, conditions, includes and plain comments are
-// left, extensions stand in their comments again.
+// left, extensions stand in their comments again. The one thing it cannot say is
+// a predefined $NAME that stayed as written because a brace followed it.
 func Print(w io.Writer, t *Tree) error {
 	bw := bufio.NewWriter(w)
 	printNodes(bw, t.Nodes, 0)

@@ -3,8 +3,10 @@ package syntax
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -14,29 +16,23 @@ import (
 	"github.com/sluice-lb/sluice/internal/config/diag"
 )
 
-// plain is a node without its places.
-type plain struct {
-	Words            []plainWord
-	Raw              string
-	Block, Extension bool
-	Children         []plain
-}
-
-type plainWord struct {
-	Text   string
-	Quoted bool
-}
-
-func strip(nodes []*Node) []plain {
-	var out []plain
-	for _, n := range nodes {
-		p := plain{Raw: n.Raw, Block: n.Block, Extension: n.Extension, Children: strip(n.Children)}
-		for _, w := range n.Words {
-			p.Words = append(p.Words, plainWord{w.Text, w.Quoted})
+// strip writes nodes without their places, one a line. Text compares in a time
+// that does not grow with the depth as cmp's does.
+func strip(nodes []*Node) string {
+	var b strings.Builder
+	var walk func([]*Node, int)
+	walk = func(nodes []*Node, depth int) {
+		for _, n := range nodes {
+			fmt.Fprintf(&b, "%*s%q block=%t extension=%t", depth, "", n.Raw, n.Block, n.Extension)
+			for _, w := range n.Words {
+				fmt.Fprintf(&b, " %q,%t", w.Text, w.Quoted)
+			}
+			b.WriteByte('\n')
+			walk(n.Children, depth+1)
 		}
-		out = append(out, p)
 	}
-	return out
+	walk(nodes, 0)
+	return b.String()
 }
 
 // roundTrip prints a tree and reads it again.
@@ -50,7 +46,13 @@ func roundTrip(t interface {
 		t.Fatalf("print: %v", err)
 	}
 	again, list := ParseString("again", b.String(), o)
-	if diff := cmp.Diff(strip(tree.Nodes), strip(again.Nodes)); diff != "" {
+	for _, d := range list {
+		if d.Code == "F003" || d.Code == "F004" {
+			return // what a loop said once, the printed form says a thousand times
+		}
+	}
+	if want, got := strip(tree.Nodes), strip(again.Nodes); want != got {
+		diff := cmp.Diff(want, got)
 		t.Fatalf("printed and read again (-want +got):\n%s\nprinted:\n%s\n%v", diff, b.String(), list)
 	}
 	if list.HasFatal() {
@@ -120,6 +122,7 @@ func hold(t interface {
 }, text string) {
 	t.Helper()
 	o := testOptions()
+	o.logical = 5000
 	tree, list := ParseString("f", text, o)
 	if tree == nil {
 		t.Fatalf("no tree")
@@ -128,7 +131,9 @@ func hold(t interface {
 	if len(list) > maxFindings+1 {
 		t.Fatalf("%d findings", len(list))
 	}
+	kept := false
 	for _, d := range list {
+		kept = kept || d.Code == "W010"
 		if d.Code == "" || d.Message == "" || d.Severity >= diag.Error && d.Class == diag.ClassNone {
 			t.Fatalf("incomplete finding %+v", d)
 		}
@@ -136,15 +141,20 @@ func hold(t interface {
 			t.Fatalf("a message in bad style: %q", d.Message)
 		}
 	}
-	if !list.HasFatal() || list.Count(diag.Fatal) == 1 && list[len(list)-1].Code == "F001" {
-		roundTrip(t, tree, o)
-	}
 	again, second := ParseString("f", text, o)
-	if diff := cmp.Diff(strip(tree.Nodes), strip(again.Nodes)); diff != "" {
+	if first, second := strip(tree.Nodes), strip(again.Nodes); first != second {
+		diff := cmp.Diff(first, second)
 		t.Fatalf("not the same twice (-first +second):\n%s", diff)
 	}
-	if diff := cmp.Diff(list, second); diff != "" {
+	if !reflect.DeepEqual(list, second) {
+		diff := cmp.Diff(list, second)
 		t.Fatalf("not the same findings twice (-first +second):\n%s", diff)
+	}
+	if kept {
+		return // what Print cannot say
+	}
+	if !list.HasFatal() || list.Count(diag.Fatal) == 1 && list[len(list)-1].Code == "F001" {
+		roundTrip(t, tree, o)
 	}
 }
 

@@ -350,15 +350,25 @@ func (p *parser) leftovers(l *line) {
 			continue
 		}
 		r, ok := readReference(l.text[i:])
-		if !ok || r.params != "" {
+		if !ok {
+			// $A/24: the name is known, and something stands behind it that
+			// keeps keepalived from replacing it.
+			if n := identifier(l.text[i+1:]); n > 0 && p.defs[l.text[i+1:i+1+n]] != nil {
+				p.kept(l, i, i+1+n)
+			}
+			continue
+		}
+		if r.params != "" {
 			continue
 		}
 		name := shorten(r.name)
 		switch d := p.defs[r.name]; {
+		case l.text[i+1] != '{' && (d != nil && !d.multi || predefined(r.name)):
+			p.kept(l, i, i+r.n) // a brace stood behind it
 		case d != nil && d.multi:
 			p.report(multiInside, l, i, i+r.n, fmt.Sprintf("$%s has several lines and cannot stand inside a line", name),
 				"it stays as written, as in keepalived; put it at the end of a line")
-		case r.name == "_ENV" || d != nil: // reported already
+		case r.name == "_ENV": // reported already
 		case l.text[i+1] == '{' && !quoted:
 			p.report(undefined, l, i, i+r.n, fmt.Sprintf("${%s} is not defined", name),
 				"it stays as written; define it above with $"+name+"=..., or check its spelling")
@@ -367,4 +377,11 @@ func (p *parser) leftovers(l *line) {
 				"it stays as written; if that is meant, nothing is wrong")
 		}
 	}
+}
+
+// kept warns of a $NAME that has a meaning but stays as written.
+func (p *parser) kept(l *line, i, j int) {
+	name := shorten(l.text[i+1 : j])
+	p.report(notReplaced, l, i, j, fmt.Sprintf("$%s is not replaced here", name),
+		"as in keepalived only a blank, a comma, a closing parenthesis or the end may follow; write ${"+name+"}")
 }
