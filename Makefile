@@ -3,7 +3,7 @@ TIME    ?= 1m
 PKG     ?= ./...
 RUN     ?= ^TestKernel
 PREFIX  ?= /usr/local
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null )
 LDFLAGS  = -s -w -X github.com/sluice-lb/sluice/internal/build.Version=$(VERSION)
 
 # apt installs Debian packages unless the program $(1) is there; lists are updated only then.
@@ -51,7 +51,7 @@ demo: build ## the main job on a real table, step by step, in about a minute
 
 install: build ## binaries and systemd unit (PREFIX=/usr/local DESTDIR=)
 	install -D -t $(DESTDIR)$(PREFIX)/sbin bin/sluiced && install -D -t $(DESTDIR)$(PREFIX)/bin bin/sluice
-	install -D -m 644 -t $(DESTDIR)/etc/systemd/system configs/sluiced.service
+	sed 's|/usr/local|$(PREFIX)|' configs/sluiced.service | install -D -m 644 /dev/stdin $(DESTDIR)/etc/systemd/system/sluiced.service
 
 clean: ## remove what make built; the fetched kernel stays in ~/.cache/sluice-vm
 	rm -rf bin

@@ -1,0 +1,113 @@
+package arch
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+// rule is one row of the import table. Names are paths within the module,
+// third-party import paths, or the standard library's; a trailing /... takes in
+// everything below as well.
+type rule struct {
+	// pkg is a path.Match pattern; the first rule that matches counts.
+	pkg string
+	// may lists the module's own packages that may be imported directly; nil
+	// leaves that open.
+	may []string
+	// libs lists the third-party packages; nil leaves that open.
+	libs []string
+	// not is what must not be imported directly, never what must not be reached
+	// at all.
+	not, never []string
+}
+
+const (
+	xsys      = "golang.org/x/sys/..."
+	netlink   = "github.com/mdlayher/netlink/..."
+	genetlink = "github.com/mdlayher/genetlink/..."
+)
+
+var none = []string{}
+
+// rules is the import table of the design. What a row leaves open is bounded by
+// the rows of what it imports, and by everywhere below.
+var rules = []rule{
+	{pkg: "pkg/ipvs", may: none, libs: []string{netlink, genetlink, xsys}, not: []string{"log/..."}, never: []string{"internal/..."}},
+	{pkg: "pkg/ipvs/ipvstest", may: []string{"pkg/ipvs"}, libs: []string{"github.com/google/go-cmp/..."}, never: []string{"internal/..."}},
+
+	{pkg: "internal/config/diag", may: none, libs: none, not: []string{"os/...", "net"}},
+	{pkg: "internal/config", may: []string{"internal/config/diag"}, libs: none, not: []string{"os/...", "net"}},
+	// syntax may read files, but only in the resolver that is handed to it.
+	{pkg: "internal/config/syntax", may: []string{"internal/config/diag"}, libs: none, not: []string{"net", "os/exec"}, never: []string{"internal/config"}},
+	{pkg: "internal/config/keyword", may: []string{"internal/config", "internal/config/syntax", "internal/config/diag"}, libs: none, not: []string{"net", "os/...", "syscall"}},
+
+	{pkg: "internal/framework", may: []string{"internal/config"}, libs: none, not: []string{"os/...", "net", "log/...", "sync/...", "context"}},
+
+	{pkg: "internal/checker", may: []string{"internal/config"}, never: beyondCheckers},
+	{pkg: "internal/checker/dial", may: []string{"internal/checker", "internal/config"}, libs: []string{xsys}, never: beyondCheckers},
+	{pkg: "internal/checker/*", may: []string{"internal/checker", "internal/checker/dial", "internal/config"}, never: beyondCheckers},
+
+	{pkg: "internal/apply", may: []string{"internal/framework", "internal/config", "pkg/ipvs"}, never: []string{"internal/checker/...", "internal/config/syntax", "internal/config/keyword"}},
+	{pkg: "internal/engine", may: []string{"internal/framework", "internal/checker", "internal/apply", "internal/config", "pkg/ipvs", "internal/config/diag"},
+		not: []string{genetlink, netlink, "os/signal"}},
+	{pkg: "internal/metrics", not: []string{"internal/framework"}},
+	{pkg: "internal/control", not: []string{"internal/framework"}},
+	{pkg: "internal/daemon"},
+	{pkg: "internal/testkit", may: none, libs: []string{"go.uber.org/goleak/...", xsys}},
+
+	{pkg: "cmd/sluiced", may: []string{"internal/daemon", "internal/build"}},
+	{pkg: "cmd/sluice", may: []string{"internal/daemon", "internal/control", "internal/engine", "internal/build"}},
+}
+
+var beyondCheckers = []string{"internal/framework", "internal/apply", "internal/engine", "pkg/ipvs/..."}
+
+// violations says which rules a package breaks.
+func violations(p goPackage) []string {
+	var found []string
+	all := slices.Concat(p.Imports, p.Deps)
+	if slices.Contains(all, module+"internal/testkit") && !strings.HasPrefix(p.name(), "test/") {
+		found = append(found, "imports internal/testkit, which is for tests only")
+	}
+	i := slices.IndexFunc(rules, func(r rule) bool { ok, _ := path.Match(r.pkg, p.name()); return ok })
+	if i < 0 {
+		return found
+	}
+	r := rules[i]
+	for _, imp := range p.Imports {
+		name, own := ruleName(imp)
+		switch third := !own && strings.Contains(strings.Split(imp, "/")[0], "."); {
+		case own && r.may != nil && !covered(name, r.may):
+			found = append(found, fmt.Sprintf("imports %s, which is not among %v", name, r.may))
+		case third && r.libs != nil && !covered(name, r.libs):
+			found = append(found, fmt.Sprintf("imports %s, which is not among %v", name, r.libs))
+		case covered(name, r.not):
+			found = append(found, fmt.Sprintf("must not import %s", name))
+		}
+	}
+	for _, dep := range all {
+		if name, _ := ruleName(dep); covered(name, r.never) {
+			found = append(found, fmt.Sprintf("must not reach %s", name))
+		}
+	}
+	slices.Sort(found)
+	return slices.Compact(found)
+}
+
+// ruleName is what rules call an import, and whether it is the module's own. The
+// standard library has an internal folder too, which must not be taken for ours.
+func ruleName(imp string) (name string, own bool) {
+	if name, own = strings.CutPrefix(imp, module); !own && strings.HasPrefix(imp, "internal/") {
+		name = "std/" + imp
+	}
+	return name, own
+}
+
+// covered says whether a name is in a list with /... patterns.
+func covered(name string, list []string) bool {
+	return slices.ContainsFunc(list, func(l string) bool {
+		below, tree := strings.CutSuffix(l, "/...")
+		return name == below || tree && strings.HasPrefix(name, below+"/")
+	})
+}
