@@ -360,6 +360,9 @@ func (e *Engine) stop(ctx context.Context) error {
 		e.log.Error("Ending after a failure, the IPVS table stays as it is", "err", cause)
 		return nil
 	}
+	if e.opts.Observe {
+		return nil // the table is a copy that ends with this process
+	}
 	if e.config.Global.OnStop == config.OnStopKeep {
 		e.log.Info("Stopping, the IPVS table stays as it is", "on_stop", "keep")
 		return nil

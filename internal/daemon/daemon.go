@@ -1,0 +1,319 @@
+// Package daemon is process life: it turns flags into a running engine, signals
+// into reloads and a stop, and tells systemd about it.
+//
+// It decides when a configuration may be used (at start: unless it is fatal; on a
+// reload: unless it is fatal or brings an error that the running one did not have)
+// and in which order things begin and end. READY=1 is sent when the first
+// configuration is in the kernel, or when it is known that it cannot be for now.
+// At the end the checks stop first and the table is left as on_stop says last.
+//
+// A second SIGTERM or SIGINT while stopping kills the process: signals have their
+// default effect again once the stop has begun.
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"github.com/sluice-lb/sluice/internal/build"
+	"github.com/sluice-lb/sluice/internal/checker"
+	"github.com/sluice-lb/sluice/internal/config"
+	"github.com/sluice-lb/sluice/internal/config/diag"
+	"github.com/sluice-lb/sluice/internal/config/keyword"
+	"github.com/sluice-lb/sluice/internal/config/syntax"
+	"github.com/sluice-lb/sluice/internal/control"
+	"github.com/sluice-lb/sluice/internal/engine"
+	"github.com/sluice-lb/sluice/internal/host"
+)
+
+// DefaultSocket is where the control socket is unless told otherwise.
+const DefaultSocket = control.DefaultSocket
+
+// Options are what the command line says.
+type Options struct {
+	// File is the configuration.
+	File string
+	// ConfigID is for conditional lines (@ID); "" is the host name up to a dot.
+	ConfigID string
+	// Strict refuses a file with errors.
+	Strict bool
+	// Observe decides and reports but writes nothing to the kernel.
+	Observe bool
+	// Socket is the control socket's path, "" for none.
+	Socket string
+	Log    *slog.Logger
+}
+
+// Exit statuses of Run besides those of a configuration (diag.List.ExitCode).
+const (
+	exitOK     = 0
+	exitFailed = 1
+)
+
+// Run runs the daemon until it is told to stop and returns the exit status.
+func Run(ctx context.Context, opts Options) int {
+	log := opts.Log
+	// Signals are caught before anything else: an early SIGHUP must not kill.
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, unix.SIGHUP, unix.SIGTERM, unix.SIGINT, unix.SIGUSR1)
+	defer signal.Stop(signals)
+
+	cfg, found := load(opts)
+	logFindings(log, found)
+	if err := usable(found, opts.Strict); err != nil {
+		log.Error("Configuration refused, not starting", "file", opts.File, "err", err)
+		return max(found.ExitCode(), exitFailed)
+	}
+	if err := enterNamespace(cfg); err != nil {
+		log.Error("Cannot enter net_namespace, not starting", "err", err)
+		return exitFailed
+	}
+	d, err := newDaemon(opts, cfg, found)
+	if err != nil {
+		log.Error("Not starting", "err", err)
+		return exitFailed
+	}
+	if err := d.run(ctx, signals); err != nil {
+		log.Error("Stopped after a failure", "err", err)
+		return exitFailed
+	}
+	log.Info("Stopped")
+	return exitOK
+}
+
+// daemon is one run.
+type daemon struct {
+	opts Options
+	log  *slog.Logger
+	// reloading is held by the one reload at a time; config and errors are those
+	// of the running configuration.
+	reloading sync.Mutex
+	config    *config.Config
+	errors    map[string]bool
+
+	notify  *Notifier
+	sched   *checker.Scheduler
+	files   *files
+	engine  *engine.Engine
+	control *control.Server
+}
+
+func newDaemon(opts Options, cfg *config.Config, found diag.List) (*daemon, error) {
+	d := &daemon{opts: opts, log: opts.Log, config: cfg, errors: known(found)}
+	d.notify = NewNotifier()
+	if _, err := host.RaiseFileLimit(); err != nil {
+		d.log.Warn("Descriptor limit not raised, many checks at once may fail", "err", err)
+	}
+	for _, missing := range host.MissingCapabilities() {
+		d.log.Warn("Missing a capability", "capability", missing.Name, "needed_for", missing.Feature)
+	}
+	d.sched = checker.NewScheduler(checker.Options{})
+	d.files = newFiles(d.log)
+	table := &table{log: d.log, config: cfg, observe: opts.Observe}
+	d.engine = engine.New(engine.Options{
+		Log: d.log, Version: build.String(), ConfigFile: opts.File, Observe: opts.Observe,
+		Dial: table.dial, Read: table.read, Probe: new(probes).make, Scheduler: d.sched, Files: d.files,
+	})
+	d.files.emit = d.engine.FileValue
+	if opts.Socket != "" {
+		c, err := control.Listen(opts.Socket)
+		if err != nil {
+			return nil, fmt.Errorf("control socket: %w", err)
+		}
+		c.Log, c.Status, c.Reload = d.log, d.engine.Status, d.reload
+		d.control = c
+	}
+	return d, nil
+}
+
+func (d *daemon) run(ctx context.Context, signals <-chan os.Signal) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	begun := time.Now()
+	if err := d.engine.Start(ctx, d.config); err != nil {
+		return err
+	}
+	group, gctx := errgroup.WithContext(ctx)
+	// The checks end first and the engine last, so that nothing is decided on
+	// half a stop.
+	checks, endChecks := context.WithCancel(gctx)
+	defer endChecks()
+	group.Go(func() error { return ended(d.sched.Run(checks)) })
+	group.Go(func() error { d.optional("track files", d.files.Run(checks)); return nil })
+	group.Go(func() error { return d.engine.Run(gctx) })
+	if d.control != nil {
+		group.Go(func() error { d.optional("control socket", d.control.Serve(checks)); return nil })
+	}
+	group.Go(func() error { return ended(d.notify.Watchdog(checks, d.healthy)) })
+	group.Go(func() error {
+		defer cancel()
+		d.signals(gctx, signals)
+		endChecks()
+		return nil
+	})
+	d.ready(begun)
+	err := group.Wait()
+	if d.control != nil {
+		err = errors.Join(err, d.control.Close())
+	}
+	return err
+}
+
+// optional logs the failure of a part that the pools can do without.
+func (d *daemon) optional(part string, err error) {
+	if ended(err) != nil {
+		d.log.Error("A part of the daemon has failed, the rest goes on without it; restart to mend it", "part", part, "err", err)
+	}
+}
+
+// ended makes an orderly end of a part no error.
+func ended(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+func (d *daemon) ready(begun time.Time) {
+	s := d.engine.Snapshot()
+	servers := 0
+	for _, vs := range s.VirtualServers {
+		servers += len(vs.RealServers)
+	}
+	d.log.Info("Ready", "version", s.Version, "virtual_servers", len(s.VirtualServers), "real_servers", servers,
+		"operations", s.Kernel.Operations, "kernel_ok", s.Kernel.OK, "observe", s.Observe, "took", time.Since(begun).Round(time.Millisecond))
+	d.tell(d.notify.Status(summary(s)))
+	d.tell(d.notify.Ready())
+}
+
+func summary(s *engine.Snapshot) string {
+	up := 0
+	for _, vs := range s.VirtualServers {
+		if vs.QuorumUp {
+			up++
+		}
+	}
+	text := fmt.Sprintf("%d of %d virtual servers have quorum", up, len(s.VirtualServers))
+	if !s.Kernel.OK {
+		text += "; the IPVS table cannot be written: " + s.Kernel.Error
+	}
+	if !s.Reload.OK {
+		text += "; last reload refused: " + s.Reload.Error
+	}
+	return text
+}
+
+// signals handles signals until the one that ends the daemon.
+func (d *daemon) signals(ctx context.Context, signals <-chan os.Signal) {
+	reload := make(chan struct{}, 1)
+	done := make(chan struct{})
+	// Reloads run beside the signals, so that a stop need not wait for a parse.
+	go func() {
+		defer close(done)
+		for range reload {
+			d.reload(ctx)
+		}
+	}()
+	defer func() { close(reload); <-done }()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case s := <-signals:
+			switch s {
+			case unix.SIGHUP:
+				select {
+				case reload <- struct{}{}:
+				default: // one is waiting already and will see the newest file
+				}
+			case unix.SIGUSR1:
+				d.engine.LogState(d.log)
+			default:
+				d.log.Info("Stopping", "signal", s.String())
+				signal.Reset(unix.SIGTERM, unix.SIGINT)
+				d.tell(d.notify.Stopping())
+				return
+			}
+		}
+	}
+}
+
+// reload parses beside the running configuration and swaps it in, or keeps the old
+// one and says why.
+func (d *daemon) reload(ctx context.Context) engine.Reload {
+	d.reloading.Lock()
+	defer d.reloading.Unlock()
+	d.tell(d.notify.Reloading())
+	defer func() {
+		d.tell(d.notify.Status(summary(d.engine.Snapshot())))
+		d.tell(d.notify.Ready())
+	}()
+	d.log.Info("Reloading", "file", d.opts.File)
+	begun := time.Now()
+	cfg, found := load(d.opts)
+	logFindings(d.log, found)
+	err := usable(found, d.opts.Strict)
+	if err == nil {
+		err = d.acceptable(cfg, found)
+	}
+	if err != nil {
+		d.log.Error("Reload refused, configuration unchanged", "file", d.opts.File, "err", err)
+		d.engine.ReloadFailed(err)
+		return engine.Reload{At: begun, Error: err.Error()}
+	}
+	if err := d.engine.Reload(ctx, cfg); err != nil {
+		d.log.Error("Reload not finished", "err", err)
+		return engine.Reload{At: begun, Error: err.Error()}
+	}
+	d.config, d.errors = cfg, known(found)
+	d.log.Info("Reloaded", "file", d.opts.File, "virtual_servers", len(cfg.VirtualServers), "took", time.Since(begun).Round(time.Millisecond))
+	return engine.Reload{At: begun, OK: true}
+}
+
+// healthy reports whether the loop turns: the watchdog's question.
+func (d *daemon) healthy() bool {
+	ctx, cancel := context.WithTimeout(context.Background(), max(d.notify.WatchdogInterval(), time.Second))
+	defer cancel()
+	err := d.engine.Ping(ctx)
+	if err != nil {
+		d.log.Error("The engine does not answer; systemd restarts this process unless it does soon", "err", err)
+	}
+	return err == nil
+}
+
+// tell passes a notification on. A systemd that does not listen is no reason to
+// change what the daemon does.
+func (d *daemon) tell(err error) {
+	if err != nil {
+		d.log.Warn("systemd was not told", "err", err)
+	}
+}
+
+// load reads the configuration as the options say.
+func load(opts Options) (*config.Config, diag.List) {
+	return keyword.Load(opts.File, keyword.Options{Options: language(opts.ConfigID), Strict: opts.Strict})
+}
+
+// language gives the configuration language this machine's files, environment and
+// name.
+func language(id string) syntax.Options {
+	if id == "" {
+		host, _ := os.Hostname()
+		id, _, _ = strings.Cut(host, ".")
+	}
+	return syntax.Options{
+		Resolver: syntax.OS{}, ConfigID: id, Env: os.LookupEnv,
+		Random: func(lo, hi int64) int64 { return lo + rand.Int64N(hi-lo+1) },
+	}
+}

@@ -1,0 +1,115 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/sluice-lb/sluice/internal/apply"
+	"github.com/sluice-lb/sluice/internal/config"
+	"github.com/sluice-lb/sluice/internal/engine"
+	"github.com/sluice-lb/sluice/internal/host"
+	"github.com/sluice-lb/sluice/pkg/ipvs"
+	"github.com/sluice-lb/sluice/pkg/ipvs/ipvstest"
+)
+
+// table connects to what the engine writes and reads.
+type table struct {
+	log     *slog.Logger
+	config  *config.Config
+	observe bool
+	tuned   bool
+}
+
+// dial connects to the kernel, loading its module if need be; in observe mode to a
+// copy in memory of what the kernel holds.
+func (t *table) dial(ctx context.Context) (apply.IPVS, error) {
+	if t.observe {
+		return t.copy(ctx), nil
+	}
+	c, err := t.kernel()
+	if errors.Is(err, ipvs.ErrNoModule) {
+		if lerr := host.LoadIPVS(ctx); lerr != nil {
+			return nil, fmt.Errorf("%w; %w", err, lerr)
+		}
+		c, err = t.kernel()
+	}
+	if err != nil {
+		return nil, err
+	}
+	t.tune()
+	return c, nil
+}
+
+// read connects a second time, for status.
+func (t *table) read(context.Context) (engine.Reader, error) { return t.kernel() }
+
+func (t *table) kernel() (*ipvs.Client, error) {
+	path, err := ipvsNamespace(t.config)
+	if err != nil {
+		return nil, fmt.Errorf("net_namespace_ipvs: %w", err)
+	}
+	if path == "" {
+		return ipvs.Dial()
+	}
+	return ipvs.Dial(ipvs.WithNetNS(path))
+}
+
+// tune sets the sysctls that draining rests on, in the table's namespace.
+func (t *table) tune() {
+	g := t.config.Global
+	if t.tuned || !g.ManageSysctls {
+		return
+	}
+	t.tuned = true
+	path, err := ipvsNamespace(t.config)
+	if err == nil {
+		err = inNamespace(path, func() { t.sysctls(host.Sysctls(g.Conntrack)) })
+	}
+	if err != nil {
+		t.log.Error("Sysctls not set", "err", err)
+	}
+}
+
+func (t *table) sysctls(all []host.Sysctl) {
+	for _, s := range all {
+		old, changed, err := host.EnsureSysctl(s.Name, s.Want)
+		switch {
+		case err != nil:
+			t.log.Error("Sysctl not set", "sysctl", s.Name, "want", s.Want, "why", s.Why, "err", err)
+		case changed:
+			t.log.Info("Sysctl set", "sysctl", s.Name, "value", s.Want, "was", old, "why", s.Why)
+		}
+	}
+}
+
+// copy returns a table in memory with the kernel's content where it can be read.
+func (t *table) copy(ctx context.Context) *ipvstest.Table {
+	mem := ipvstest.New()
+	c, err := t.kernel()
+	if err != nil {
+		t.log.Info("Observing without the kernel's table", "err", err)
+		return mem
+	}
+	defer c.Close()
+	services, err := c.Services(ctx)
+	if err != nil {
+		t.log.Warn("Observing without the kernel's table", "err", err)
+		return mem
+	}
+	for _, s := range services {
+		dests, err := c.Destinations(ctx, s.ServiceKey)
+		if err == nil {
+			err = mem.AddService(ctx, s.Service)
+		}
+		for _, d := range dests {
+			err = errors.Join(err, mem.AddDest(ctx, s.Service, d.Destination))
+			mem.SetCounters(s.ServiceKey, d.DestinationKey, d.Counters)
+		}
+		if err != nil {
+			t.log.Warn("Observing without one of the kernel's services", "service", s.ServiceKey.String(), "err", err)
+		}
+	}
+	return mem
+}
