@@ -55,15 +55,6 @@ func (s set) normal() set {
 
 func (s set) with(t set) set { return append(slices.Clone(s), t...).normal() }
 
-func (s set) has(r rune) bool {
-	for _, x := range s {
-		if x.lo <= r && r <= x.hi {
-			return true
-		}
-	}
-	return false
-}
-
 func (s set) not(utf bool) set {
 	var out set
 	for _, u := range universe(utf) {
