@@ -49,7 +49,7 @@ func NewNAT(t T, backends int) *Topology {
 		b.IP(t,
 			fmt.Sprintf("address add %s/24 dev eth0", b.Addr),
 			fmt.Sprintf("address add %s/64 dev eth0 nodad", b.Addr6),
-			"route add default via 10.0.0.1", "-6 route add default via fd00::1")
+			"route add default via 10.0.0.1", "route add ::/0 via fd00::1")
 	}
 	return top
 }
@@ -77,9 +77,9 @@ func NewDR(t T, backends int) *Topology {
 			fmt.Sprintf("address add %s/128 dev lo nodad", top.VIP6),
 			fmt.Sprintf("address add %s/24 dev eth0", b.Addr),
 			fmt.Sprintf("address add %s/64 dev eth0 nodad", b.Addr6),
-			"route add 192.0.2.0/24 dev eth0", "-6 route add 2001:db8::/64 dev eth0")
+			"route add 192.0.2.0/24 dev eth0", "route add 2001:db8::/64 dev eth0")
 	}
-	top.Client.IP(t, "route add 10.0.0.0/24 dev eth0", "-6 route add fd00::/64 dev eth0")
+	top.Client.IP(t, "route add 10.0.0.0/24 dev eth0", "route add fd00::/64 dev eth0")
 	return top
 }
 

@@ -30,10 +30,10 @@ import (
 )
 
 type options struct {
-	where, pattern, suite, dir string
-	limit                      time.Duration
-	memoryMB                   int
-	packages                   []string
+	where, pattern, suite string
+	limit                 time.Duration
+	memoryMB              int
+	packages              []string
 }
 
 func main() {
@@ -42,7 +42,6 @@ func main() {
 	flag.StringVar(&o.where, "where", envOr("SLUICE_KERNEL_WHERE", "auto"), "`host`, vm or auto")
 	flag.StringVar(&o.pattern, "run", "^TestKernel", "run the tests that match this `regexp`")
 	flag.StringVar(&o.suite, "suite", "", "boot the kernel of this Debian `release` in the VM")
-	flag.StringVar(&o.dir, "dir", "bin/kernel", "`directory` for the test binaries")
 	flag.IntVar(&o.memoryMB, "m", 2048, "guest memory in `MB`")
 	seconds := flag.Int("t", 600, "time limit in `seconds` for all of them")
 	flag.Parse()
@@ -82,10 +81,20 @@ func run(ctx context.Context, o options, out io.Writer) error {
 		return err
 	}
 	fmt.Fprintf(out, "kernel tests of %d packages %s\n", len(packages), why)
-	if err := compile(ctx, packages, o.dir); err != nil {
+	// In the checkout, which the guest sees; apart for each run, so that several
+	// may go on at once.
+	if err := os.MkdirAll("bin", 0o755); err != nil {
 		return err
 	}
-	script := filepath.Join(o.dir, "run.sh")
+	dir, err := os.MkdirTemp("bin", "kernel-tests-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if err := compile(ctx, packages, dir); err != nil {
+		return err
+	}
+	script := filepath.Join(dir, "run.sh")
 	if err := os.WriteFile(script, []byte(runScript(packages, o.pattern, o.limit)), 0o755); err != nil {
 		return err
 	}

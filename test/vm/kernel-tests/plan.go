@@ -69,9 +69,6 @@ func compile(ctx context.Context, packages []testPackage, dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
 	for i := range packages {
 		p := &packages[i]
 		p.binary = filepath.Join(dir, strings.ReplaceAll(p.path, "/", "_")+".test")

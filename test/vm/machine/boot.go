@@ -118,7 +118,7 @@ func readStatus(path string) (int, bool) {
 }
 
 func consoleTail(path string) string {
-	const keep = 20
+	const keep = 40
 	b, err := os.ReadFile(path)
 	if err != nil || len(b) == 0 {
 		return "the guest's console stayed empty"
