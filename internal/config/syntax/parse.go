@@ -195,12 +195,15 @@ func (p *parser) read(f *file, r io.Reader) {
 	p.endCollect(f)
 }
 
+// byteOrder is the mark that some editors put in front of a file.
+const byteOrder = "\uFEFF"
+
 // physical works on one line of a file.
 func (p *parser) physical(f *file, ph *physical, long int) {
-	if ph.num == 1 && strings.HasPrefix(ph.text, "\uFEFF") {
+	if ph.num == 1 && strings.HasPrefix(ph.text, byteOrder) {
 		p.reportAt(byteOrderMark, diag.Pos{File: f.name, Line: 1, Col: 1}, 1, ph, "the file starts with a byte order mark",
 			"it is skipped; keepalived takes it for a part of the first word")
-		ph.text = ph.text[len("\uFEFF"):]
+		ph.text = ph.text[len(byteOrder):]
 	}
 	ph.junk = isJunk(ph.text)
 	at := diag.Pos{File: f.name, Line: ph.num, Col: 1}

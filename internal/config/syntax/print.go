@@ -13,6 +13,9 @@ import (
 // a predefined $NAME that stayed as written because a brace followed it.
 func Print(w io.Writer, t *Tree) error {
 	bw := bufio.NewWriter(w)
+	if len(t.Nodes) > 0 && strings.HasPrefix(t.Nodes[0].Raw, byteOrder) {
+		bw.WriteByte('\n') // else it would be skipped as the file's mark
+	}
 	printNodes(bw, t.Nodes, 0)
 	if err := bw.Flush(); err != nil {
 		return fmt.Errorf("print configuration: %w", err)

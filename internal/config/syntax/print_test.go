@@ -189,7 +189,7 @@ func FuzzParse(f *testing.F) {
 		"virtual_server 10.0.0.1 80 {\n real_server 10.0.0.2 80 {\n weight 1\n }\n}\n",
 		"$A=1\n$B= \\\n a ${A} \\\n b\nx $B\n", "~SEQ(X,1,2,9) a $X { b }\n~LST({A,B},{1,2}) c $A$B z\n",
 		"@node1 a\n@^node1 b\n#sluice c { d }\n", "a \"b\\\" # c\" \\# d # e\n", "include /x\nincludea *.conf\n", "${${_HASH}}${_ENV HOME}${_RANDOM 1 2}",
-		"a {\xff \x00 ä", "\uFEFFa", "virtual_server x\n}", "a { { } }", "$A=${B}\n$B=${A}\nx $A",
+		"a {\xff \x00 ä", "\uFEFFa", "\uFEFF\uFEFF", "virtual_server x\n}", "a { { } }", "$A=${B}\n$B=${A}\nx $A",
 	} {
 		f.Add(s)
 	}
