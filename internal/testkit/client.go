@@ -11,6 +11,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -64,8 +65,9 @@ type LongConn struct {
 // Long is a client that keeps connections to an echo server open and sends a
 // line on each every 100 ms.
 type Long struct {
-	stop context.CancelFunc
-	wg   sync.WaitGroup
+	stop  context.CancelFunc
+	wg    sync.WaitGroup
+	abort atomic.Bool
 
 	mu      sync.Mutex
 	conns   []LongConn
@@ -105,7 +107,12 @@ func (l *Long) run(ctx context.Context, ns *NS, addr string, i int) {
 		l.record(ctx, i, "", err)
 		return
 	}
-	defer c.Close()
+	defer func() {
+		if tcp, ok := c.(*net.TCPConn); ok && l.abort.Load() {
+			_ = tcp.SetLinger(0)
+		}
+		c.Close()
+	}()
 	unblock := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
 	defer unblock()
 	tick := time.NewTicker(exchangeEvery)
@@ -233,6 +240,13 @@ func (l *Long) Report() LongReport {
 func (l *Long) Close() {
 	l.stop()
 	l.wg.Wait()
+}
+
+// Abort is Close with a reset instead of an orderly end: IPVS forgets a reset
+// connection after 10 s, one that was closed only after 2 minutes.
+func (l *Long) Abort() {
+	l.abort.Store(true)
+	l.Close()
 }
 
 // LongReport counts connections: how many are kept, and on which server, how

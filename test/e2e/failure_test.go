@@ -109,7 +109,7 @@ func TestKernelSorryServer(t *testing.T) {
 	if empty := watch(); empty != "" {
 		t.Errorf("on the way the pool was empty: %s", empty)
 	}
-	onSorry.Close()
+	onSorry.Abort()
 	b.until("1:1 2:1")
 }
 

@@ -113,9 +113,8 @@ func (b *bed) kept() {
 	}
 }
 
-// release closes the held connections on one server, by closing all; the count of
-// what was kept stays readable.
-func (b *bed) release() { b.long.Close() }
+// release ends the held connections by resets, which the kernel forgets soonest.
+func (b *bed) release() { b.long.Abort() }
 
 // table is the VIP's service as ipvsadm shows it: "1:1 2:0" for the weights of the
 // backends by number, 9 for an address that is none, "-" without the service.
