@@ -302,7 +302,8 @@ func (d *daemon) tell(err error) {
 
 // load reads the configuration as the options say.
 func load(opts Options) (*config.Config, diag.List) {
-	return keyword.Load(opts.File, keyword.Options{Options: language(opts.ConfigID), Strict: opts.Strict})
+	cfg, found := keyword.Load(opts.File, keyword.Options{Options: language(opts.ConfigID), Strict: opts.Strict})
+	return cfg, append(found, probeFindings(cfg)...)
 }
 
 // language gives the configuration language this machine's files, environment and

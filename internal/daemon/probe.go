@@ -3,12 +3,14 @@ package daemon
 import (
 	"crypto/tls"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/sluice-lb/sluice/internal/checker"
 	"github.com/sluice-lb/sluice/internal/checker/http"
 	"github.com/sluice-lb/sluice/internal/checker/tcp"
 	"github.com/sluice-lb/sluice/internal/config"
+	"github.com/sluice-lb/sluice/internal/config/diag"
 )
 
 // probes makes the probe of each kind of checker. The client side of SSL_GET is
@@ -45,4 +47,52 @@ func (p *probes) ssl(ssl *config.SSL) (*tls.Config, error) {
 		p.of, p.loaded = ssl, true
 	}
 	return p.client, p.err
+}
+
+// probeFindings makes every probe once, so that what only the probe can tell, a
+// regex that cannot be used or a key file that cannot be read, is a finding of the
+// configuration and not a surprise at run time. Checkers that cannot be made are
+// taken out.
+func probeFindings(cfg *config.Config) diag.List {
+	var found diag.List
+	if cfg == nil {
+		return nil
+	}
+	var p probes
+	usesSSL := false
+	for _, vs := range cfg.VirtualServers {
+		for _, rs := range vs.RealServers {
+			rs.Checkers = slices.DeleteFunc(rs.Checkers, func(c *config.Checker) bool {
+				usesSSL = usesSSL || c.Kind == config.SSLGet
+				if c.HTTP == nil {
+					return false
+				}
+				for _, u := range c.HTTP.URLs {
+					if u.Regex == nil {
+						continue
+					}
+					if _, err := http.Compile(u.Regex); err != nil {
+						found = append(found, diag.Diagnostic{
+							Severity: diag.Error, Class: diag.ClassConfig, Code: "E190", Pos: u.Regex.Pos, Width: 1,
+							Message: fmt.Sprintf("regex %q cannot be used: %v", u.Regex.Pattern, err),
+							Notes:   []string{fmt.Sprintf("in %s of real_server %s", c.Kind, rs.Key)},
+							Hint:    "the whole checker is left out, so that its real server is not checked by it; mend the pattern",
+						})
+						return true
+					}
+				}
+				return false
+			})
+		}
+	}
+	if usesSSL {
+		if _, err := p.ssl(cfg.SSL); err != nil {
+			found = append(found, diag.Diagnostic{
+				Severity: diag.Fatal, Class: diag.ClassNotFound, Code: "F190", Pos: cfg.SSL.Pos, Width: 1,
+				Message: fmt.Sprintf("the SSL block cannot be used: %v", err),
+				Hint:    "nothing is run, as with keepalived, since every SSL_GET would fail; mend the file or the path",
+			})
+		}
+	}
+	return found
 }
