@@ -80,7 +80,7 @@ func New(conn IPVS, vss []*VirtualServer, log *slog.Logger) *Applier {
 func (a *Applier) configure(vss []*VirtualServer) {
 	a.vss, a.byKey, a.owners = nil, make(map[config.VSKey]*claim, len(vss)), make(map[ipvs.ServiceKey][]*claim, len(vss))
 	for _, vs := range vss {
-		c := &claim{vs: vs, facts: Facts{Alive: make([]bool, len(vs.Servers)), Weight: make([]int64, len(vs.Servers))}}
+		c := &claim{vs: vs, facts: Facts{Alive: make([]bool, len(vs.Servers)), Failed: make([]bool, len(vs.Servers)), Weight: make([]int64, len(vs.Servers))}}
 		a.vss = append(a.vss, c)
 		a.byKey[vs.Key] = c
 		for _, s := range vs.Services {
@@ -104,6 +104,7 @@ func (a *Applier) Init(vs *framework.VirtualServer) error {
 	}
 	for i, rs := range vs.Servers {
 		c.facts.Alive[i], c.facts.Weight[i] = rs.Alive(), rs.Weight()
+		c.facts.Failed[i] = !rs.Alive() && !rs.Unverified()
 	}
 	c.facts.Quorum = vs.QuorumUp()
 	c.ready = true
@@ -130,7 +131,7 @@ func (a *Applier) Replace(vss []*VirtualServer) {
 	}
 }
 
-// SetAlive records one real server's verdict. While the sorry server serves it
+// SetAlive records one real server's verdict; false is a failure. While the sorry server serves it
 // changes nothing in the table, except that a server which failed is not kept
 // waiting for its connections.
 func (a *Applier) SetAlive(vs config.VSKey, rs config.RSKey, alive bool) error {
@@ -138,7 +139,7 @@ func (a *Applier) SetAlive(vs config.VSKey, rs config.RSKey, alive bool) error {
 	if err != nil {
 		return fmt.Errorf("set alive: %w", err)
 	}
-	c.facts.Alive[i] = alive
+	c.facts.Alive[i], c.facts.Failed[i] = alive, !alive
 	a.mark(c)
 	return nil
 }

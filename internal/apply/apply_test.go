@@ -212,6 +212,33 @@ func TestD07BackInMidDrain(t *testing.T) {
 	r.want(" 1:1 2:1")
 }
 
+// TestD07BackInMidDrainUnchecked: a server that comes back unchecked goes on
+// draining until its first good check, which restores its weight in place; if that
+// check fails it goes like any failed server.
+func TestD07BackInMidDrainUnchecked(t *testing.T) {
+	for name, tt := range map[string]struct {
+		verdict framework.Verdict
+		want    string
+	}{"good": {up, " 1:1 2:1"}, "bad": {down, " 2:1"}} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, trust, vsOf(1, 2))
+			r.connections(1, 3, 0)
+			r.reload(trust, vsOf(2))
+			r.ops()
+			r.reload(distrust, vsOf(1, 2))
+			r.wantOps()
+			r.tick(time.Hour)
+			r.want(" 1:0 2:1")
+			r.verdict(0, tt.verdict)
+			if tt.verdict == down { // as the engine does for a server that was never up
+				r.must(r.a.SetAlive(r.only().Config.Key, rsKey(1), false))
+			}
+			r.flush()
+			r.want(tt.want)
+		})
+	}
+}
+
 // TestD06WholeServiceRemoved: every destination drains, the service goes last.
 func TestD06WholeServiceRemoved(t *testing.T) {
 	r := newRig(t, trust, withSorry(vsOf(1, 2), 9, true))

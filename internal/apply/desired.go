@@ -5,9 +5,12 @@ import (
 )
 
 // Facts are what desired is computed from besides the configuration: one element
-// for each real server, and the quorum.
+// for each real server, and the quorum. A server that is neither Alive nor Failed
+// waits for its first good check: it is not put into the table, but if it is there,
+// draining since an earlier reload dropped it, it is not torn out either.
 type Facts struct {
 	Alive  []bool
+	Failed []bool
 	Weight []int64
 	Quorum bool
 }
@@ -18,6 +21,7 @@ const (
 	whyWithdrawn = "withdrawn while the sorry server serves"
 	whySorry     = "sorry server no longer needed"
 	whyVSRemoved = "virtual server removed from the configuration"
+	whyUnchecked = "waits for its first good check"
 	whyUnknown   = "found in the table but not in the configuration"
 )
 
@@ -80,6 +84,8 @@ func desired(t *target, vs *VirtualServer, f Facts) {
 			t.want(d)
 		case f.Alive[i]:
 			t.why[d.DestinationKey] = whyWithdrawn
+		case !f.Failed[i]:
+			t.why[d.DestinationKey] = whyUnchecked
 		default:
 			t.gone[d.DestinationKey] = true
 		}

@@ -118,8 +118,7 @@ func (m *model) begin() {
 			if k.service != op.Service.ServiceKey || idle(c) || op.Kind == ipvs.OpDelDest && k.dest != op.Destination.DestinationKey {
 				continue
 			}
-			want, _ := m.a.target(k.service)
-			failed := want != nil && want.gone[k.dest]
+			failed := m.failed(k)
 			d := m.a.parked[k]
 			expired := d != nil && m.a.timeout(k.service) > 0 && m.now.Sub(d.since) >= m.a.timeout(k.service)
 			if !failed && !expired {
@@ -128,6 +127,19 @@ func (m *model) begin() {
 			delete(counters, k)
 		}
 	})
+}
+
+// failed reports whether a real server behind the destination is known to be down.
+func (m *model) failed(k parkedKey) bool {
+	for _, c := range m.a.owners[k.service] {
+		f := m.vss[c.vs.Key]
+		for i, rs := range c.vs.Servers {
+			if at(rs.Dest, k.service).DestinationKey == k.dest && !f.Servers[i].Alive() && !f.Servers[i].Unverified() {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (m *model) flush() error {
@@ -234,10 +246,23 @@ func (m *model) hand(f *framework.VirtualServer, c framework.Change, err error) 
 	}
 	for _, s := range c.Servers {
 		rs := f.Servers[s.Index]
-		m.ok(m.a.SetAlive(f.Config.Key, rs.Config.Key, rs.Alive()))
+		if s.AliveChanged {
+			m.ok(m.a.SetAlive(f.Config.Key, rs.Config.Key, rs.Alive()))
+		}
 		m.ok(m.a.SetWeight(f.Config.Key, rs.Config.Key, rs.Weight()))
 	}
 	m.ok(m.a.Quorum(f.Config.Key, c.Quorum))
+}
+
+// verdict gives a server a verdict and hands it on as the engine does.
+func (m *model) verdict(t *rapid.T, f *framework.VirtualServer, i int) {
+	rs := f.Servers[i]
+	unverified := rs.Unverified()
+	c, err := f.SetVerdict(i, 0, rapid.SampledFrom([]framework.Verdict{framework.Up, framework.Down}).Draw(t, "verdict"))
+	if unverified && !rs.Alive() && !rs.Unverified() {
+		m.ok(m.a.SetAlive(f.Config.Key, rs.Config.Key, false))
+	}
+	m.hand(f, c, err)
 }
 
 func (m *model) ok(err error) {
@@ -269,8 +294,7 @@ func TestNoStateOnTheWayIsEmpty(t *testing.T) {
 					if f == nil {
 						return
 					}
-					c, err := f.SetVerdict(i, 0, rapid.SampledFrom([]framework.Verdict{framework.Up, framework.Down}).Draw(t, "verdict"))
-					m.hand(f, c, err)
+					m.verdict(t, f, i)
 				}
 				m.ok(m.flush())
 				m.settled()
@@ -339,8 +363,7 @@ func TestNoStateOnTheWayIsEmpty(t *testing.T) {
 					return nil
 				})
 				if f, i := m.drawServer(t); f != nil {
-					c, err := f.SetVerdict(i, 0, rapid.SampledFrom([]framework.Verdict{framework.Up, framework.Down}).Draw(t, "verdict"))
-					m.hand(f, c, err)
+					m.verdict(t, f, i)
 				}
 				_ = m.flush()
 				m.table.Fail(nil)

@@ -224,6 +224,28 @@ func TestRemovedByReloadDrainsUntilTheTick(t *testing.T) {
 	})
 }
 
+// TestD07BackInMidDrain: a rollback. The server is checked first, and its
+// connections never notice; it is neither deleted nor added again.
+func TestD07BackInMidDrain(t *testing.T) {
+	in(t, func(r *rig) {
+		r.start(conf(1, 2))
+		r.pass(20 * time.Second)
+		r.connections(1, 2)
+		r.reload(conf(2))
+		r.want("1:0 2:1")
+		r.writes()
+		r.reload(conf(1, 2))
+		r.pass(time.Millisecond)
+		r.want("1:1 2:1")
+		if n := r.writes(); n != 1 {
+			t.Errorf("%d writes, want the one that restores the weight", n)
+		}
+		r.connections(1, 0)
+		r.pass(time.Hour)
+		r.want("1:1 2:1")
+	})
+}
+
 func TestDrainTimeoutIsPrompt(t *testing.T) {
 	in(t, func(r *rig) {
 		r.start(conf(1, 2))

@@ -42,6 +42,7 @@ func (ev verdictEvent) handle(e *Engine) {
 		// It was never up, but now it is known to be down: keepalived tells of an
 		// alpha server's first failure too.
 		e.noteServer(vs, rs, false)
+		e.must(e.applier.SetAlive(vs.Config.Key, rs.Config.Key, false))
 	}
 	e.apply(vs, change)
 }

@@ -4,7 +4,6 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-lb/sluice/internal/control"
 	"github.com/sluice-lb/sluice/internal/engine"
 	"github.com/sluice-lb/sluice/internal/testkit"
 )
@@ -162,18 +162,14 @@ func (b *bed) stays(want string, d time.Duration) {
 	}
 }
 
-// status is what sluice status --json says.
+// status is what the daemon says over its socket.
 func (b *bed) status() *engine.Snapshot {
 	b.Helper()
-	out, err := b.Director.Output(program(b.T, "sluice"), "status", "--json", "--socket", b.socket)
-	if out == "" {
-		b.Fatalf("sluice status: %v", err)
+	s, err := control.NewClient(b.socket).Status(b.Context())
+	if err != nil {
+		b.Fatal(err)
 	}
-	var s engine.Snapshot
-	if err := json.Unmarshal([]byte(out), &s); err != nil {
-		b.Fatalf("sluice status --json: %v in %q", err, out)
-	}
-	return &s
+	return s
 }
 
 // server returns the state of a real server of the first virtual server.
