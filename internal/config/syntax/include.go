@@ -44,6 +44,10 @@ func (p *parser) include(l line, c *context) bool {
 	if !ok {
 		return false
 	}
+	if c.ext && len(p.block.stack) > p.block.floor {
+		p.report(includeBare, &l, 0, end, "include inside a block of a #sluice comment", "it is ignored; include on a line of its own")
+		return true
+	}
 	pattern := l.sub(end, len(l.text)).trim()
 	if p.o.Resolver == nil {
 		p.report(includeNothing, &pattern, 0, len(pattern.text), "there are no files to include here", "")

@@ -118,11 +118,12 @@ func TestIncludes(t *testing.T) {
 		"twice":                   {main: "include one.conf\ninclude one.conf", want: "[one] [one]", files: []string{"one.conf"}},
 		"substituted": {main: "$F=one\n$I=include\ninclude ${F}.conf\n$I ${F}.conf\n@node1 include one.conf\n@x include two.conf\n~LST(N,one,two) include ${N}.conf",
 			want: "[one] [one] [one] [one] [two]", files: []string{"one.conf", "two.conf"}},
-		"in a definition": {main: "$M= \\\n a \\\n include one.conf\n$M", want: "[a] [one]", files: []string{"one.conf"}},
-		"extension":       {main: "#sluice include one.conf", want: "[one]", files: []string{"one.conf"}},
-		"bare":            {main: "include\nincludea{\nx\n}\ny", want: "[y]", diag: []string{"E015 1:1", "E015 2:1"}},
-		"no directive":    {main: "includex one.conf\nincludes", want: "[includex one.conf] [includes]"},
-		"quoted keyword":  {main: "\"include\" one.conf", want: `["include" one.conf]`},
+		"in a definition":   {main: "$M= \\\n a \\\n include one.conf\n$M", want: "[a] [one]", files: []string{"one.conf"}},
+		"extension":         {main: "#sluice include one.conf", want: "[one]", files: []string{"one.conf"}},
+		"extension's block": {main: "#sluice t { include one.conf", want: "+[t]{}", diag: []string{"E015 1:13", "E017 1:9"}},
+		"bare":              {main: "include\nincludea{\nx\n}\ny", want: "[y]", diag: []string{"E015 1:1", "E015 2:1"}},
+		"no directive":      {main: "includex one.conf\nincludes", want: "[includex one.conf] [includes]"},
+		"quoted keyword":    {main: "\"include\" one.conf", want: `["include" one.conf]`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d.Memory["/etc/k/main.conf"] = tt.main

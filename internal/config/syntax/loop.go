@@ -17,6 +17,11 @@ func (p *parser) loop(l line, c *context) bool {
 	if name != "~SEQ" && name != "~SEQx" && name != "~LST" {
 		return false
 	}
+	if c.ext && len(p.block.stack) > p.block.floor {
+		// What it repeats would have to be one statement with the brace behind.
+		p.badLoop(&l, 0, open, name+" inside a block of a #sluice comment")
+		return true
+	}
 	end := strings.IndexByte(l.text, ')')
 	if end < 0 {
 		p.badLoop(&l, 0, open, name+" without its closing parenthesis")

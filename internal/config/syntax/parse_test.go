@@ -162,6 +162,8 @@ func TestExtensions(t *testing.T) {
 		"closes too much":               {text: "vs {\n#sluice a }\nb\n}", want: "[vs]{+[a] [b]}", diag: []string{"E001 2:11"}},
 		"in a definition":               {text: "$A= \\\n a 1 \\\n #sluice b\n c\n$A", want: "[a 1] +[b] [c]"},
 		"behind a line of a definition": {text: "$A= \\\n a 1 \\ #sluice b\n c\n$A", want: "[a 1] +[b] [c]"},
+		"a loop":                        {text: "#sluice ~SEQ(X,2) a $X { b }", want: "+[a 1]{+[b]} +[a 2]{+[b]}"},
+		"a loop in a block":             {text: "#sluice t { ~SEQ(X,2) a $X }\nb", want: "+[t]{} [b]", diag: []string{"E011 1:13", "E017 1:9"}},
 		"define":                        {text: "#sluice $A=1 \\\nx $A", want: `[x 1 \]`},
 	})
 }
