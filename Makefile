@@ -26,7 +26,7 @@ test-race: ## the same under the race detector
 	@$(call apt,gcc,gcc libc6-dev)
 	CGO_ENABLED=1 $(GO) test -race $(PKG)
 
-test-kernel: ## tests on a real ip_vs: this kernel's or a VM's (PKG=./... RUN=regexp)
+test-kernel: build ## tests on a real ip_vs: this kernel's or a VM's (PKG=./... RUN=regexp)
 	$(GO) run ./test/vm/kernel-tests -run '$(RUN)' $(PKG)
 
 lint: bin/staticcheck ## gofmt, vet, staticcheck, and golangci-lint where installed
