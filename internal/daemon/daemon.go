@@ -269,7 +269,9 @@ func (d *daemon) reload(ctx context.Context) engine.Reload {
 	}
 	if err != nil {
 		d.log.Error("Reload refused, configuration unchanged", "file", d.opts.File, "err", err)
-		d.engine.ReloadFailed(err)
+		if err := d.engine.ReloadFailed(ctx, err); err != nil {
+			d.log.Error("The refusal does not show in status", "err", err)
+		}
 		return engine.Reload{At: begun, Error: err.Error()}
 	}
 	if err := d.engine.Reload(ctx, cfg); err != nil {

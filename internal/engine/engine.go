@@ -76,6 +76,9 @@ type Engine struct {
 	// headTouched: something of no virtual server's has changed.
 	headTouched bool
 	notices     notices
+	// after is done at the end of the turn, when what it asked for is written and
+	// published.
+	after []func()
 
 	started   time.Time
 	reload    Reload
@@ -147,7 +150,7 @@ type fileEvent struct {
 
 type reloadEvent struct {
 	config *config.Config
-	done   chan error
+	done   chan struct{}
 }
 
 type callEvent struct {
@@ -158,32 +161,35 @@ type callEvent struct {
 // FileValue reports a watched file's new value.
 func (e *Engine) FileValue(name string, value int64) { e.inbox.send(fileEvent{name, value}) }
 
-// Reload swaps in a configuration that has been validated and returns when it is
-// applied. The error is only that of a dead engine: what the kernel refuses is
-// retried.
+// Reload swaps in a configuration that has been validated and returns at the end of
+// the turn that applied it. What the kernel refuses is retried and no error here;
+// the error says that the loop did not answer.
 func (e *Engine) Reload(ctx context.Context, cfg *config.Config) error {
-	done := make(chan error, 1)
+	done := make(chan struct{})
 	e.inbox.send(reloadEvent{cfg, done})
 	select {
-	case err := <-done:
-		return err
+	case <-done:
+		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("reload: %w", ctx.Err())
+		return fmt.Errorf("reload: %w", context.Cause(ctx))
 	}
 }
 
 // ReloadFailed records that a reload was refused, for status.
-func (e *Engine) ReloadFailed(err error) {
-	e.inbox.send(callEvent{call: func(e *Engine) {
-		e.reload = Reload{At: time.Now(), Error: err.Error()}
+func (e *Engine) ReloadFailed(ctx context.Context, refusal error) error {
+	return e.call(ctx, func(e *Engine) {
+		e.reload = Reload{At: time.Now(), Error: refusal.Error()}
 		e.headTouched = true
-	}})
+	})
 }
 
 // Ping returns when the loop has handled everything sent before it.
-func (e *Engine) Ping(ctx context.Context) error {
+func (e *Engine) Ping(ctx context.Context) error { return e.call(ctx, func(*Engine) {}) }
+
+// call has the loop do something and waits until its turn is over.
+func (e *Engine) call(ctx context.Context, f func(*Engine)) error {
 	done := make(chan struct{})
-	e.inbox.send(callEvent{call: func(*Engine) {}, done: done})
+	e.inbox.send(callEvent{call: f, done: done})
 	select {
 	case <-done:
 		return nil
@@ -295,6 +301,10 @@ func (e *Engine) turn(ctx context.Context) {
 		e.tickAt = now.Add(e.config.Global.DrainInterval)
 	}
 	e.publish(now)
+	for _, f := range e.after {
+		f()
+	}
+	e.after = nil
 }
 
 // Backoff bounds between attempts at a table that refuses or is not there.

@@ -522,8 +522,9 @@ func TestSnapshotIsImmutable(t *testing.T) {
 func TestReloadFailedIsShown(t *testing.T) {
 	in(t, func(r *rig) {
 		r.start(conf(1))
-		r.e.ReloadFailed(errors.New("a.conf:1:1: nonsense"))
-		synctest.Wait()
+		if err := r.e.ReloadFailed(r.Context(), errors.New("a.conf:1:1: nonsense")); err != nil {
+			t.Error(err)
+		}
 		if l := r.e.Snapshot().Reload; l.OK || l.Error != "a.conf:1:1: nonsense" {
 			t.Errorf("%+v", l)
 		}

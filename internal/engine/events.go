@@ -10,9 +10,7 @@ import (
 
 func (ev callEvent) handle(e *Engine) {
 	ev.call(e)
-	if ev.done != nil {
-		close(ev.done)
-	}
+	e.after = append(e.after, func() { close(ev.done) })
 }
 
 // handle ignores a verdict whose checker a reload removed or replaced.

@@ -46,7 +46,7 @@ func (ev reloadEvent) handle(e *Engine) {
 		e.must(e.applier.Init(vs.VirtualServer))
 	}
 	e.reload = Reload{At: time.Now(), OK: true}
-	ev.done <- nil
+	e.after = append(e.after, func() { close(ev.done) })
 }
 
 // trustNew decides about real servers that a reload adds to a virtual server. If
