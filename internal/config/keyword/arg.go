@@ -165,6 +165,12 @@ func (f *frame) parse(kw *keyword, n *syntax.Node) (*value, bool) {
 		}
 	}
 	if len(args) < need {
+		// A quote that is never closed drops the word it stands in; keepalived
+		// ignores such a script and does not call it missing.
+		if _, err := syntax.SplitScript(n.Raw); err != nil && (a.kind == argScript || kw.name == "regex") {
+			f.report(codeScript, n, &n.Words[0], kw.name+": "+err.Error(), "the line is ignored, as keepalived does")
+			return nil, false
+		}
 		f.missing(n, kw)
 		return nil, false
 	}
@@ -360,7 +366,7 @@ func (f *frame) address(n *syntax.Node, w *syntax.Word, what, then string) (neti
 	ip, err := netip.ParseAddr(s)
 	if err != nil || ip.Zone() != "" {
 		hint := then
-		if err == nil {
+		if err == nil && (what == "connect_ip" || what == "bindto") {
 			hint += "; name the interface with bind_if and leave the zone away"
 		}
 		f.report(codeAddress, n, w, fmt.Sprintf("%s: %q is not an IP address", what, w.Text), hint)

@@ -23,8 +23,10 @@ func (c code) severity() diag.Severity {
 	return diag.Notice
 }
 
-// Every finding of this package. keepalived's own classes follow from what it
-// reports; where it is silent the class is ClassNone.
+// Every finding of this package. A warning or notice has keepalived's own class:
+// where it is silent, ClassNone. An error always has one, even where keepalived
+// is silent, since a configuration test that answers "fine" while a part of the
+// file is not served would be useless as a gate.
 var (
 	codeMissing = code{"F101", diag.ClassMissing, "a required parameter is missing; keepalived exits here"}
 
@@ -42,35 +44,35 @@ var (
 	codeMethod        = code{"E112", diag.ClassConfig, "unknown forwarding method; the virtual or real server is not served"}
 	codeMethodOption  = code{"E113", diag.ClassConfig, "a tunnel option that is wrong or does not fit"}
 	codeOrder         = code{"E114", diag.ClassConfig, "the keyword needs another one before it"}
-	codeNotExtension  = code{"E115", diag.ClassNone, "a #sluice comment with a keyword that is not an extension"}
+	codeNotExtension  = code{"E115", diag.ClassConfig, "a #sluice comment with a keyword that is not an extension"}
 	codeScript        = code{"E116", diag.ClassConfig, "a script that cannot be read"}
 	codeNoScheduler   = code{"E120", diag.ClassConfig, "no lvs_sched; wlc is used"}
 	codeNoMethod      = code{"E121", diag.ClassConfig, "no lvs_method; NAT is used"}
 	codeNoProtocol    = code{"E122", diag.ClassConfig, "no protocol; UDP is used"}
 	codeNoRealServer  = code{"E123", diag.ClassConfig, "a virtual server without real servers; it is not served"}
-	codeNoGroup       = code{"E124", diag.ClassNone, "the virtual server's group does not exist; it is not served"}
+	codeNoGroup       = code{"E124", diag.ClassConfig, "the virtual server's group does not exist; it is not served"}
 	codeEmptyGroup    = code{"E125", diag.ClassConfig, "a group without usable entries"}
 	codeGroupEntry    = code{"E126", diag.ClassConfig, "a group entry that cannot be read"}
 	codeFamily        = code{"E127", diag.ClassConfig, "address families that do not go together"}
 	codePortZero      = code{"E128", diag.ClassConfig, "a service for every port needs persistence; 360 s are used"}
 	codeOPS           = code{"E129", diag.ClassConfig, "ops is only for UDP"}
 	codeSameReal      = code{"E130", diag.ClassConfig, "the same real server twice; the checkers are merged into the first"}
-	codeSameVirtual   = code{"E131", diag.ClassNone, "the same service twice with different attributes; the first serves it"}
-	codeNoCheckPort   = code{"E132", diag.ClassNone, "a checker without a port to connect to; it is dropped"}
+	codeSameVirtual   = code{"E131", diag.ClassConfig, "the same service twice with different attributes; the first serves it"}
+	codeNoCheckPort   = code{"E132", diag.ClassConfig, "a checker without a port to connect to; it is dropped"}
 	codeURL           = code{"E133", diag.ClassConfig, "a url without path, or a checker without url; it is dropped"}
 	codeTrackFileUse  = code{"E134", diag.ClassConfig, "a track file that does not exist or is not named"}
 	codeTrackFile     = code{"E135", diag.ClassConfig, "a track_file block that cannot be used"}
 	codeHASuspend     = code{"E136", diag.ClassConfig, "ha_suspend does not go with firewall marks"}
 	codeGranularity   = code{"E137", diag.ClassConfig, "persistence_granularity that is not a mask"}
-	codeGroupSize     = code{"E138", diag.ClassNone, "a group with more than 65536 entries"}
+	codeGroupSize     = code{"E138", diag.ClassConfig, "a group with more than 65536 entries"}
 	codeLinkLocal     = code{"E139", diag.ClassConfig, "a check of a link-local address without bind_if"}
 	codeHashed        = code{"E140", diag.ClassConfig, "hashed has no meaning"}
 	codeHex           = code{"E141", diag.ClassConfig, "not a string of hexadecimal digits"}
 	codeInSkipped     = code{"E142", diag.ClassConfig, "a virtual server inside a block that is skipped: a closing brace is missing before it"}
 	codeTruncated     = code{"E144", diag.ClassConfig, "a name that is too long"}
 	codeStatusCode    = code{"E145", diag.ClassConfig, "not a status code, a range or a class of them"}
-	codeZeroMark      = code{"E146", diag.ClassNone, "firewall mark 0 marks nothing; it is rejected"}
-	codeGroupFamily   = code{"E148", diag.ClassNone, "the group's families do not fit the virtual server; it is not served"}
+	codeZeroMark      = code{"E146", diag.ClassConfig, "firewall mark 0 marks nothing; it is rejected"}
+	codeGroupFamily   = code{"E148", diag.ClassConfig, "the group's families do not fit the virtual server; it is not served"}
 	codeTimerDecimals = code{"E147", diag.ClassConfig, "a time with more than six decimals; it is rounded"}
 
 	codeNotServed      = code{"W201", diag.ClassNone, "keepalived's keyword is known, what it asks for is not served yet"}

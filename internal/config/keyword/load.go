@@ -113,33 +113,34 @@ func (f *frame) statement(n *syntax.Node) {
 		return
 	}
 	if n.Block {
-		f.report(codeBlock, n, &n.Words[0], fmt.Sprintf("%s takes no block", kw.name), blockSkipped(n))
+		f.report(codeBlock, n, &n.Words[0], fmt.Sprintf("%s takes no block", kw.name), "the line itself is used; "+blockSkipped(n))
 	}
 	if f.twice(kw, n) {
 		return
 	}
 	v, ok := f.parse(kw, n)
-	if ok && kw.set != nil {
+	if !ok {
+		return
+	}
+	if kw.dup == lastReported || kw.dup == firstWins {
+		if f.seen == nil {
+			f.seen = map[string]*syntax.Node{}
+		}
+		f.seen[kw.name] = n
+	}
+	if kw.set != nil {
 		kw.set(f, v)
 	}
 }
 
 // twice applies the rule for a repeated keyword; it tells whether to skip this
-// one.
+// one. A first one that could not be read does not count.
 func (f *frame) twice(kw *keyword, n *syntax.Node) bool {
 	if kw.dup != lastReported && kw.dup != firstWins {
 		return false
 	}
-	name := kw.name
-	if kw.same != "" {
-		name = kw.same
-	}
-	before, again := f.seen[name]
-	if !again {
-		if f.seen == nil {
-			f.seen = map[string]*syntax.Node{}
-		}
-		f.seen[name] = n
+	before := f.seen[kw.name]
+	if before == nil {
 		return false
 	}
 	hint := "the last one is used, as keepalived does"
@@ -211,7 +212,7 @@ func instead(block, name string) string {
 	case "lvs_id":
 		return "very old releases called router_id so"
 	case "nat_mask", "net_mask":
-		return "keepalived has no such setting any more; delete the line"
+		return "keepalived has no such setting any more"
 	case "lb_kind":
 		if block == blockReal {
 			return "write lvs_method here"
@@ -350,6 +351,7 @@ func enumerate(words []string) string {
 	return strings.Join(words[:len(words)-1], ", ") + " and " + words[len(words)-1]
 }
 
+// join puts parts together; after a question the separator is left out.
 func join(sep string, parts ...string) string {
 	var kept []string
 	for _, p := range parts {
@@ -357,5 +359,5 @@ func join(sep string, parts ...string) string {
 			kept = append(kept, p)
 		}
 	}
-	return strings.Join(kept, sep)
+	return strings.ReplaceAll(strings.Join(kept, sep), "?"+sep, "? ")
 }

@@ -31,7 +31,7 @@ func (b *builder) realServer(d *draft, r *rawReal, family config.Family) {
 		SMTPAlert:   first(true, r.smtpAlert, b.raw.smtpAlertChecker, b.raw.smtpAlert),
 		VirtualHost: r.virtualHost, SNMPName: r.snmpName,
 	}
-	rs.Key = config.RSKey{AddrPort: addrPort(r.addr, b.servicePort(d, fwd.Method, r.port, vs.port, f.parent, f.n))}
+	rs.Key = config.RSKey{AddrPort: addrPort(r.addr, b.servicePort(d, fwd.Method, r.port, vs.port, f.parent, f.n, fmt.Sprintf("; checks still go to %d", r.port)))}
 	for _, c := range r.checkers {
 		if ck := b.checker(d, r, c, rs.Key.Port()); ck != nil {
 			rs.Checkers = append(rs.Checkers, ck)
@@ -46,8 +46,8 @@ func (b *builder) realServer(d *draft, r *rawReal, family config.Family) {
 }
 
 // servicePort corrects a server's port by the kind of service and the method.
-// without is the port of a NAT server that gives none.
-func (b *builder) servicePort(d *draft, m config.Method, port, without uint16, f *frame, n *syntax.Node) uint16 {
+// without is the port of a NAT server that gives none, tail the end of a hint.
+func (b *builder) servicePort(d *draft, m config.Method, port, without uint16, f *frame, n *syntax.Node, tail string) uint16 {
 	vs := d.raw
 	w := &n.Words[min(2, len(n.Words)-1)]
 	switch {
@@ -69,13 +69,13 @@ func (b *builder) servicePort(d *draft, m config.Method, port, without uint16, f
 		return port
 	case vs.kind == byMark:
 		if port != 0 {
-			f.report(codePortReplaced, n, w, fmt.Sprintf("port %d has no meaning with %s behind a firewall mark", port, m), "0 is used in the kernel's table, as keepalived does; checks still go to "+fmt.Sprint(port))
+			f.report(codePortReplaced, n, w, fmt.Sprintf("port %d has no meaning with %s behind a firewall mark", port, m), "0 is used in the kernel's table, as keepalived does"+tail)
 		}
 		return 0
 	}
 	if port != 0 && port != vs.port {
 		f.report(codePortReplaced, n, w, fmt.Sprintf("port %d cannot differ from the service's port %d with %s", port, vs.port, m),
-			fmt.Sprintf("%d is used in the kernel's table, as keepalived does; checks still go to %d", vs.port, port))
+			fmt.Sprintf("%d is used in the kernel's table, as keepalived does%s", vs.port, tail))
 	}
 	return vs.port
 }
@@ -114,7 +114,7 @@ func (b *builder) sorry(d *draft, family config.Family) {
 		return
 	}
 	d.vs.Sorry = &config.SorryServer{Pos: s.n.Pos, Inhibit: s.inhibit, Forward: fwd}
-	d.vs.Sorry.Key = config.RSKey{AddrPort: addrPort(s.addr, b.servicePort(d, fwd.Method, s.port, 0, f, s.n))}
+	d.vs.Sorry.Key = config.RSKey{AddrPort: addrPort(s.addr, b.servicePort(d, fwd.Method, s.port, 0, f, s.n, ""))}
 	b.sorryTwin(d)
 }
 
@@ -240,16 +240,23 @@ func firstText(texts ...string) string {
 func (b *builder) trackUse(f *frame, u *rawTrackUse, n *syntax.Node) *config.TrackFileUse {
 	w := &n.Words[min(1, len(n.Words)-1)]
 	t := b.raw.tracks[u.name]
+	dropped := "the file does not move the weight"
+	if f.block == blockFile {
+		dropped = "the check is dropped, as keepalived does, and the real server is not checked by it"
+	}
+	if n == f.n {
+		f = f.parent
+	}
 	switch {
 	case u.name == "":
-		f.report(codeTrackFileUse, n, w, n.Keyword()+" names no track_file", "it is dropped, as keepalived does, and the real server is not checked by it")
+		f.report(codeTrackFileUse, n, w, n.Keyword()+" names no track_file", dropped)
 		return nil
 	case t == nil:
 		var names []string
 		for _, t := range b.raw.trackOrder {
 			names = append(names, t.track.Name)
 		}
-		f.report(codeTrackFileUse, n, w, fmt.Sprintf("there is no track_file %s", u.name), didYouMean(u.name, names, "it is dropped, as keepalived does; the file does not move the weight"))
+		f.report(codeTrackFileUse, n, w, fmt.Sprintf("there is no track_file %s", u.name), didYouMean(u.name, names, dropped))
 		return nil
 	case u.late:
 		f.report(codeTrackFileOrder, n, w, fmt.Sprintf("track_file %s is defined after its use", u.name), "it is used all the same; keepalived would drop the check, so move the track_file before",

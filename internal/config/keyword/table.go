@@ -91,8 +91,6 @@ type keyword struct {
 	// old marks a deprecated spelling; it holds the new one.
 	old string
 	dup dup
-	// same is the keyword that this one is a synonym of, for duplicates.
-	same string
 
 	// set stores the value; nil stores nothing.
 	set func(*frame, *value)

@@ -143,7 +143,7 @@ func globalRows() []keyword {
 	unserved(featureProcess, "priority", number(1, maxUint32), "checker_rlimit_rttime", "checker_rlimit_rtime")
 	unserved(featureProcess, "memory lock", none(), "checker_no_swap")
 	unserved(featureProcess, "file mode mask", custom("MASK", 1), "umask")
-	unserved(featureProcess, "how scripts are run", boolean(), "use_symlink_paths", "set_supplementary_groups")
+	unserved(featureScripts, "how scripts are run", boolean(), "use_symlink_paths", "set_supplementary_groups")
 	unserved(featureFiles, "reload by a file", custom("PATH", 1), "reload_time_file")
 	unserved(featureFiles, "reload by a file", none(), "reload_repeat")
 	unserved(featureFiles, "dumps", text(), "config_save_dir", "state_dump_file", "stats_dump_file")

@@ -45,7 +45,7 @@ func virtualRows() []keyword {
 				f.vs.protocol.set(map[string]config.Protocol{"TCP": config.TCP, "UDP": config.UDP, "SCTP": config.SCTP}[v.text])
 				f.vs.protoAt = v.n
 			}},
-		{name: "lvs_sched", arg: custom("rr wrr lc wlc lblc sh mh dh fo ovf lblcr sed nq twos", 1), def: "wlc, with an error", doc: "scheduler", set: setScheduler},
+		{name: "lvs_sched", arg: custom("rr | wrr | lc | wlc | lblc | sh | mh | dh | fo | ovf | lblcr | sed | nq | twos", 1), def: "wlc, with an error", doc: "scheduler", set: setScheduler},
 		{name: "lb_algo", arg: custom("as lvs_sched", 1), doc: "the same as lvs_sched", set: setScheduler},
 		{name: "lvs_method", arg: custom(methodGrammar, 1), def: "NAT, with an error", doc: "forwarding method; gue needs a port, ipip and gre have none", set: setMethod},
 		{name: "lb_kind", arg: custom("as lvs_method", 1), doc: "the same as lvs_method", set: setMethod},
