@@ -107,6 +107,9 @@ func TestLoops(t *testing.T) {
 // Everything that can grow out of little comes to an end soon, with one fatal
 // finding.
 func TestExplosions(t *testing.T) {
+	if testing.CoverMode() == "atomic" {
+		t.Skip("counting every step takes minutes")
+	}
 	doubling := func(last string) string {
 		var b strings.Builder
 		for i := range 64 {

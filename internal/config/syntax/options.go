@@ -89,7 +89,7 @@ const (
 	maxWork  = 512 << 20
 	// maxSubstituted is how many bytes, and maxReplaced how many references,
 	// may be substituted in all; maxInLine is how many references in one line.
-	maxSubstituted = 64 << 20
+	maxSubstituted = 32 << 20
 	maxReplaced    = 1_000_000
 	maxInLine      = 50_000
 	// maxFindings is how many findings are collected before giving up, and

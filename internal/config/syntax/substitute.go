@@ -226,9 +226,14 @@ func (s *substitution) run() bool {
 				}
 			}
 		}
-		s.stack = s.stack[:len(s.stack)-1]
+		// This byte and those behind it of the same origin are done.
 		o := &s.orgs[c.org]
 		s.out.add(c.b, o.src, int(c.off), o.end)
+		i := len(s.stack) - 2
+		for ; i >= 0 && s.stack[i].org == c.org && s.stack[i].b != '$'; i-- {
+			s.out.text = append(s.out.text, s.stack[i].b)
+		}
+		s.stack = s.stack[:i+1]
 	}
 	return true
 }
