@@ -1,0 +1,5 @@
+//go:build race
+
+package keyword_test
+
+const raceEnabled = true
