@@ -18,7 +18,7 @@ const (
 // decomment splits a line into what counts and its comment (empty without one).
 // \# and \! outside double quotes become the plain signs.
 func (p *parser) decomment(l line) (text, comment line) {
-	if strings.IndexAny(l.text, "#!\"") < 0 {
+	if !strings.ContainsAny(l.text, "#!\"") {
 		return l.trim(), line{}
 	}
 	cut := len(l.text)
