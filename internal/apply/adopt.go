@@ -105,8 +105,8 @@ func (a *Applier) Adopted(vs *VirtualServer, rs config.RSKey) (exists, usable bo
 		return false, false, -1
 	}
 	weight = -1
-	if i, ok := vs.index[rs]; ok {
-		if d, ok := m.dests[at(vs.Servers[i].Dest, k).DestinationKey]; ok {
+	if dk, ok := vs.Destination(rs, k); ok {
+		if d, ok := m.dests[dk]; ok {
 			weight = int64(d.Weight)
 		}
 	}

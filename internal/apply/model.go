@@ -104,6 +104,16 @@ func Translate(c *config.VirtualServer) *VirtualServer {
 	return vs
 }
 
+// Destination returns the key of a real server's destination in one of the virtual
+// server's services.
+func (vs *VirtualServer) Destination(rs config.RSKey, s ipvs.ServiceKey) (ipvs.DestinationKey, bool) {
+	i, ok := vs.index[rs]
+	if !ok {
+		return ipvs.DestinationKey{}, false
+	}
+	return at(vs.Servers[i].Dest, s).DestinationKey, true
+}
+
 func service(c *config.VirtualServer, e config.Entry) ipvs.Service {
 	s := ipvs.Service{Scheduler: c.Scheduler, Timeout: c.Persistence}
 	s.Family = family(e.Family)

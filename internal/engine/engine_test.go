@@ -561,6 +561,23 @@ func TestStatusShowsWhereTheKernelDiffers(t *testing.T) {
 	})
 }
 
+// TestStatusOfServersOnOneAddress: two servers that differ in the port alone are
+// two servers.
+func TestStatusOfServersOnOneAddress(t *testing.T) {
+	in(t, func(r *rig) {
+		cfg := conf(1, 1)
+		two := cfg.VirtualServers[0].RealServers[1]
+		two.Key = config.RSKey{AddrPort: netip.MustParseAddrPort("10.0.0.1:81")}
+		two.Checkers[0].Conn.Target = netip.MustParseAddrPort(target(2))
+		r.farm.set(1, checker.Failed, "refused")
+		r.start(cfg)
+		r.pass(20 * time.Second)
+		if rs := r.e.Snapshot().VirtualServers[0].RealServers; rs[0].WeightWanted != -1 || rs[1].WeightWanted != 1 {
+			t.Errorf("weights wanted %d and %d, want -1 and 1", rs[0].WeightWanted, rs[1].WeightWanted)
+		}
+	})
+}
+
 func TestLogState(t *testing.T) {
 	in(t, func(r *rig) {
 		r.start(conf(1, 2))

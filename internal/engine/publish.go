@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"strings"
 	"sync"
 	"time"
@@ -60,7 +59,7 @@ func (e *Engine) publish(now time.Time) {
 
 func (e *Engine) piece(vs *server, now time.Time) *piece {
 	p := &piece{of: vs, tasks: vs.tasks}
-	views := e.applier.View(vs.Config.Key)
+	kernel, views := e.applier.Lookup(vs.Config.Key), e.applier.View(vs.Config.Key)
 	p.vs = VirtualServer{
 		Name: vs.name, Scheduler: vs.Config.Scheduler,
 		Quorum: vs.Config.Quorum, Hysteresis: vs.Config.Hysteresis,
@@ -70,13 +69,13 @@ func (e *Engine) piece(vs *server, now time.Time) *piece {
 	if s := vs.Config.Sorry; s != nil {
 		p.vs.Sorry = &SorryServer{Address: s.Key.String(), Serving: p.vs.SorryServing}
 	}
-	wanted := map[netip.Addr][]apply.DestinationView{}
+	wanted := map[ipvs.DestinationKey]int64{}
 	for i, v := range views {
 		p.vs.Services = append(p.vs.Services, serviceOf(v))
 		p.services = append(p.services, v.Service.ServiceKey)
 		if i == 0 {
 			for _, d := range v.Destinations {
-				wanted[d.Addr] = append(wanted[d.Addr], d)
+				wanted[d.DestinationKey] = d.Wanted
 			}
 		}
 	}
@@ -92,9 +91,11 @@ func (e *Engine) piece(vs *server, now time.Time) *piece {
 			Method: rs.Config.Forward.Method.String(), WeightConfigured: rs.Config.Weight,
 			WeightWanted: -1, Inhibit: rs.Config.Inhibit,
 		}
-		for _, d := range wanted[rs.Config.Key.Addr().Unmap()] {
-			if len(wanted[rs.Config.Key.Addr().Unmap()]) == 1 || d.Port == rs.Config.Key.Port() {
-				out.WeightWanted = d.Wanted
+		if len(p.services) > 0 {
+			if dk, ok := kernel.Destination(rs.Config.Key, p.services[0]); ok {
+				if w, ok := wanted[dk]; ok {
+					out.WeightWanted = w
+				}
 			}
 		}
 		for j, c := range rs.Config.Checkers {
