@@ -42,6 +42,7 @@ fuzz: ## every fuzz target for TIME (1m) each
 	while read -r dir name; do echo "$$name in $$dir"; $(GO) test ./$$dir -run '^$$' -fuzz "^$$name\$$" -fuzztime $(TIME) || exit 1; done
 
 cover: ## coverage by function, and cover.html
+	@mkdir -p bin
 	$(GO) test -coverprofile=bin/cover.out -coverpkg=./cmd/...,./internal/...,./pkg/... ./... && $(GO) tool cover -func=bin/cover.out
 	$(GO) tool cover -html=bin/cover.out -o bin/cover.html
 
