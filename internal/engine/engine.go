@@ -76,6 +76,11 @@ type Engine struct {
 	// headTouched: something of no virtual server's has changed.
 	headTouched bool
 	notices     notices
+	table       whole
+	flushed     bool
+	globalsDue  bool
+	// original are the kernel's timeouts before this process changed them.
+	original *ipvs.Timeouts
 	// after is done at the end of the turn, when what it asked for is written and
 	// published.
 	after []func()
@@ -285,6 +290,12 @@ func (e *Engine) turn(ctx context.Context) {
 		e.allTouched = true
 		err = e.applier.Tick(kctx, now)
 	}
+	if e.connected && e.globalsDue {
+		if terr := e.timeouts(kctx); terr != nil {
+			e.log.Error("Global setting not applied", "err", terr)
+		}
+		e.globalsDue = false
+	}
 	if e.connected && e.applier.Pending() && (e.retryAt.IsZero() || !now.Before(e.retryAt) || len(e.touched) > 0) {
 		err = errors.Join(err, e.applier.Flush(kctx, now))
 	}
@@ -318,7 +329,10 @@ func (e *Engine) connect(ctx context.Context) {
 	conn, err := e.opts.Dial(ctx)
 	if err == nil {
 		e.applier.Connect(conn)
-		if err = e.applier.Adopt(ctx); err == nil {
+		if err = e.begin(ctx, conn); err == nil {
+			err = e.applier.Adopt(ctx)
+		}
+		if err == nil {
 			if e.backoff > 0 {
 				e.log.Info("IPVS table reachable, applying everything")
 			}
@@ -383,7 +397,7 @@ func (e *Engine) stop(ctx context.Context) error {
 	kctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.opts.KernelTimeout)
 	defer cancel()
 	e.log.Info("Stopping, removing our services from the IPVS table", "on_stop", "remove")
-	err := e.applier.Remove(kctx)
+	err := e.end(kctx)
 	e.noteStop()
 	return err
 }

@@ -17,6 +17,7 @@ func (ev reloadEvent) handle(e *Engine) {
 	old := e.byKey
 	e.config = ev.config
 	e.generation++
+	e.globalsDue = true
 	e.applier.Replace(translate(ev.config))
 	e.vss, e.byKey = nil, make(map[config.VSKey]*server, len(ev.config.VirtualServers))
 	for _, vc := range ev.config.VirtualServers {
