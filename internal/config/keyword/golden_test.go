@@ -137,3 +137,12 @@ var ignorePositions = cmp.Options{
 	cmp.Comparer(func(a, b config.Entry) bool { return a == b }),
 	cmp.Comparer(func(a, b config.Connection) bool { return a == b }),
 }
+
+// TestDocumentationIsCurrent holds docs/configuration.md to the table.
+func TestDocumentationIsCurrent(t *testing.T) {
+	var b bytes.Buffer
+	if err := keyword.Doc(&b); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "../../../docs/configuration.md", b.Bytes())
+}

@@ -1,0 +1,376 @@
+package keyword_test
+
+import (
+	"bytes"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/sluice-lb/sluice/internal/config"
+	"github.com/sluice-lb/sluice/internal/config/keyword"
+	"github.com/sluice-lb/sluice/internal/config/syntax"
+)
+
+// TestPrintedConfigurationsReadTheSame is the round trip over random models:
+// whatever the model can hold, the language can say.
+func TestPrintedConfigurationsReadTheSame(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		cfg := drawConfig(t)
+		if err := config.Validate(cfg); err != nil {
+			t.Fatalf("the generator made an invalid configuration: %v", err)
+		}
+		again(t, cfg)
+	})
+}
+
+type draw = *rapid.T
+
+func drawBool(t draw, what string) bool { return rapid.Bool().Draw(t, what) }
+
+func drawTime(t draw, what string, lo, hi time.Duration) time.Duration {
+	return time.Duration(rapid.Int64Range(int64(lo/time.Microsecond), int64(hi/time.Microsecond)).Draw(t, what)) * time.Microsecond
+}
+
+// drawText is a word that the ordinary token rules can carry, or nothing.
+func drawText(t draw, what string) string {
+	return rapid.StringMatching(`([a-zA-Z0-9/._ {}#!'-]{0,12}[a-z])?`).Draw(t, what)
+}
+
+func drawAddr(t draw, v6 bool, what string) netip.Addr {
+	n := rapid.IntRange(1, 250).Draw(t, what)
+	if v6 {
+		return netip.MustParseAddr(fmt.Sprintf("2001:db8::%x", n))
+	}
+	return netip.AddrFrom4([4]byte{10, 0, 0, byte(n)})
+}
+
+func drawPort(t draw, lo uint16, what string) uint16 {
+	return rapid.Uint16Range(lo, 65535).Draw(t, what)
+}
+
+func drawScript(t draw, what string) *config.Script {
+	if !drawBool(t, what) {
+		return nil
+	}
+	s := &config.Script{
+		Argv: rapid.SliceOfN(rapid.StringOfN(rapid.RuneFrom([]rune("ab/ '\"\\#!${}@~é;\t")), 0, 6, -1), 0, 3).Draw(t, "argv"),
+		User: rapid.SampledFrom([]string{"", "svc"}).Draw(t, "user"),
+	}
+	s.Argv = append([]string{"/bin/x" + drawText(t, "command")}, s.Argv...)
+	if s.User != "" && drawBool(t, "has group") {
+		s.Group = "adm"
+	}
+	return s
+}
+
+func drawForward(t draw, method config.Method) config.Forwarding {
+	f := config.Forwarding{Method: method}
+	if method != config.TUN {
+		return f
+	}
+	switch f.Tunnel = rapid.SampledFrom([]config.Tunnel{config.IPIP, config.GUE, config.GRE}).Draw(t, "tunnel"); f.Tunnel {
+	case config.GUE:
+		f.Port = drawPort(t, 1, "tunnel port")
+		f.Checksum = rapid.SampledFrom([]config.Checksum{config.NoCsum, config.Csum, config.RemCsum}).Draw(t, "checksum")
+	case config.GRE:
+		f.Checksum = rapid.SampledFrom([]config.Checksum{config.NoCsum, config.Csum}).Draw(t, "checksum")
+	}
+	return f
+}
+
+func drawConfig(t draw) *config.Config {
+	c := &config.Config{}
+	g := &c.Global
+	g.RouterID, g.Instance, g.NetNamespace = drawText(t, "router"), drawText(t, "instance"), drawText(t, "netns")
+	g.NetNamespaceIPVSSet = drawBool(t, "ipvs ns")
+	if g.NetNamespaceIPVSSet {
+		g.NetNamespaceIPVS = drawText(t, "ipvs netns")
+	}
+	g.CheckerLogAllFailures, g.RSInitNotifies, g.LVSFlush = drawBool(t, "log"), drawBool(t, "init"), drawBool(t, "flush")
+	g.LVSFlushOnStop = rapid.SampledFrom([]string{"", "all", "vs"}).Draw(t, "flush on stop")
+	g.LVSTimeouts.TCP, g.LVSTimeouts.UDP = rapid.Uint32Range(0, 2678400).Draw(t, "tcp"), rapid.Uint32Range(0, 9).Draw(t, "udp")
+	g.EnableScriptSecurity = drawBool(t, "security")
+	g.DrainInterval = drawTime(t, "drain interval", time.Millisecond, time.Hour)
+	g.DrainTimeout = drawTime(t, "drain timeout", 0, time.Hour)
+	g.OnStop = rapid.SampledFrom([]config.OnStop{config.OnStopRemove, config.OnStopKeep}).Draw(t, "on stop")
+	g.ManageSysctls, g.Conntrack, g.TrustNew = drawBool(t, "sysctls"), drawBool(t, "conntrack"), drawBool(t, "trust")
+	if drawBool(t, "ssl") {
+		c.SSL = &config.SSL{Certificate: drawText(t, "certificate"), Key: drawText(t, "key"), Password: drawText(t, "password"), CA: drawText(t, "ca")}
+	}
+	names := rapid.SampledFrom([]int{0, 1, 2}).Draw(t, "track files")
+	ordinal := 0
+	for i := range rapid.IntRange(1, 4).Draw(t, "virtual servers") {
+		vs := drawVirtual(t, g, i, &ordinal, names)
+		c.VirtualServers = append(c.VirtualServers, vs)
+	}
+	for i := range names {
+		f := &config.TrackFile{Name: trackName(i), Path: "/" + drawText(t, "path"), Weight: rapid.Int64Range(-254, 254).Draw(t, "weight"), Reverse: drawBool(t, "reverse"), InitSet: drawBool(t, "init")}
+		if f.InitSet {
+			f.Init, f.InitOverwrite = rapid.Int64Range(-1<<31, 1<<31-1).Draw(t, "value"), drawBool(t, "overwrite")
+		}
+		if uses(c, f.Name) {
+			c.TrackFiles = append(c.TrackFiles, f)
+		}
+	}
+	return c
+}
+
+func trackName(i int) string { return []string{"load", "in service"}[i] }
+
+func uses(c *config.Config, name string) bool {
+	for _, vs := range c.VirtualServers {
+		for _, rs := range vs.RealServers {
+			for _, u := range rs.TrackFiles {
+				if u.Name == name {
+					return true
+				}
+			}
+			for _, ck := range rs.Checkers {
+				if ck.File != nil && ck.File.Name == name {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+func drawVirtual(t draw, g *config.Global, i int, ordinal *int, tracks int) *config.VirtualServer {
+	v6 := drawBool(t, "v6")
+	family := config.IPv4
+	if v6 {
+		family = config.IPv6
+	}
+	vs := &config.VirtualServer{Protocol: rapid.SampledFrom([]config.Protocol{config.TCP, config.UDP, config.SCTP}).Draw(t, "protocol")}
+	vs.Scheduler = rapid.SampledFrom([]string{"rr", "wlc", "sh", "mh", "twos"}).Draw(t, "scheduler")
+	vs.Flags = config.SchedFlags{Flag1: drawBool(t, "flag-1"), Flag2: drawBool(t, "flag-2"), Flag3: drawBool(t, "flag-3")}
+	vs.Persistence = rapid.Uint32Range(0, 2678400).Draw(t, "persistence")
+	// Addresses and marks carry the index, so that no two services collide.
+	at := netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(i)}), drawPort(t, 0, "port"))
+	if v6 {
+		at = netip.AddrPortFrom(netip.MustParseAddr(fmt.Sprintf("2001:db8:1::%x", i)), at.Port())
+	}
+	switch rapid.IntRange(0, 2).Draw(t, "kind") {
+	case 0:
+		vs.Key = config.VSKey{Protocol: vs.Protocol, Addr: at}
+		vs.Entries = []config.Entry{{Addr: at, Family: family}}
+		vs.Flags.OnePacket = vs.Protocol == config.UDP && drawBool(t, "ops")
+	case 1:
+		vs.Protocol = config.None
+		vs.Key = config.VSKey{FWMark: uint32(i + 1), Family: family}
+		vs.Entries = []config.Entry{{FWMark: uint32(i + 1), Family: family}}
+	case 2:
+		vs.Key = config.VSKey{Group: fmt.Sprintf("group %d", i), Protocol: vs.Protocol}
+		for j := range rapid.IntRange(1, 3).Draw(t, "entries") {
+			vs.Entries = append(vs.Entries, config.Entry{Addr: netip.AddrPortFrom(at.Addr(), at.Port()/4+uint16(j)), Family: family})
+		}
+		if drawBool(t, "mark") {
+			vs.Entries = append(vs.Entries, config.Entry{FWMark: uint32(100 + i), Family: family})
+		}
+	}
+	for _, e := range vs.Entries {
+		if e.Addr.Port() == 0 && e.FWMark == 0 {
+			vs.Persistence = max(vs.Persistence, 1)
+		}
+	}
+	if vs.Persistence > 0 {
+		vs.Engine = rapid.SampledFrom([]string{"", "sip"}).Draw(t, "engine")
+		switch {
+		case drawBool(t, "no granularity"):
+		case v6:
+			vs.Granularity = rapid.Uint32Range(1, 128).Draw(t, "prefix")
+		default:
+			vs.Granularity = rapid.Uint32Min(1).Draw(t, "mask")
+		}
+	}
+	vs.QuorumUp, vs.QuorumDown = drawScript(t, "quorum_up"), drawScript(t, "quorum_down")
+	vs.Omega, vs.SMTPAlert = drawBool(t, "omega"), drawBool(t, "alert")
+	vs.VirtualHost, vs.SNMPName = drawText(t, "virtualhost"), drawText(t, "snmp")
+	vs.DrainTimeout = rapid.SampledFrom([]time.Duration{g.DrainTimeout, 0, 7 * time.Second}).Draw(t, "drain")
+	seen := map[netip.Addr]bool{}
+	var total uint64
+	for range rapid.IntRange(1, 4).Draw(t, "real servers") {
+		rs := drawReal(t, g, vs, v6, tracks)
+		if seen[rs.Key.Addr()] {
+			continue
+		}
+		seen[rs.Key.Addr()] = true
+		total += uint64(rs.Weight)
+		vs.RealServers = append(vs.RealServers, rs)
+	}
+	vs.Quorum = rapid.Uint32Range(1, uint32(min(max(total, 1), 1<<32-1))).Draw(t, "quorum")
+	vs.Hysteresis = rapid.Uint32Range(0, vs.Quorum-1).Draw(t, "hysteresis")
+	if drawBool(t, "sorry") {
+		s := &config.SorryServer{Inhibit: drawBool(t, "sorry inhibit")}
+		s.Key, s.Forward = drawServer(t, vs, v6, 0)
+		for _, rs := range vs.RealServers {
+			if rs.Key == s.Key {
+				s.Inhibit = rs.Inhibit
+			}
+		}
+		vs.Sorry = s
+	}
+	return vs
+}
+
+// drawServer makes an address, a port and a method that go together.
+func drawServer(t draw, vs *config.VirtualServer, v6 bool, least uint16) (config.RSKey, config.Forwarding) {
+	f := drawForward(t, rapid.SampledFrom([]config.Method{config.NAT, config.DR, config.TUN}).Draw(t, "method"))
+	addr := drawAddr(t, v6 != (f.Method == config.TUN && drawBool(t, "other family")), "address")
+	port := drawPort(t, least, "server port")
+	if f.Method != config.NAT && vs.Key.Group == "" {
+		port = vs.Key.Addr.Port()
+	}
+	return config.RSKey{AddrPort: netip.AddrPortFrom(addr, port)}, f
+}
+
+func drawReal(t draw, g *config.Global, vs *config.VirtualServer, v6 bool, tracks int) *config.RealServer {
+	least := uint16(0)
+	if vs.Key.Addr.Port() != 0 {
+		least = 1 // without a port it would be the service's
+	}
+	rs := &config.RealServer{Weight: rapid.Int64Range(0, 1<<31-1).Draw(t, "weight")}
+	rs.Key, rs.Forward = drawServer(t, vs, v6, least)
+	rs.UpperThreshold, rs.LowerThreshold = rapid.Uint32().Draw(t, "upper"), rapid.Uint32().Draw(t, "lower")
+	rs.Inhibit, rs.Alpha, rs.SMTPAlert = drawBool(t, "inhibit"), drawBool(t, "alpha"), drawBool(t, "alert")
+	rs.NotifyUp, rs.NotifyDown = drawScript(t, "up"), drawScript(t, "down")
+	rs.VirtualHost, rs.SNMPName = drawText(t, "host"), drawText(t, "snmp")
+	use := func() config.TrackFileUse {
+		return config.TrackFileUse{Name: trackName(rapid.IntRange(0, tracks-1).Draw(t, "file")), Weight: rapid.Int64Range(-1<<31+1, 1<<31-1).Draw(t, "weight"), Reverse: drawBool(t, "reverse")}
+	}
+	if tracks > 0 && drawBool(t, "track") {
+		rs.TrackFiles = append(rs.TrackFiles, use())
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "checkers") {
+		kind := rapid.SampledFrom([]config.CheckerKind{config.TCPCheck, config.HTTPGet, config.SSLGet, config.FileCheck}).Draw(t, "kind")
+		if kind == config.FileCheck {
+			if tracks > 0 {
+				u := use()
+				rs.Checkers = append(rs.Checkers, &config.Checker{Kind: kind, File: &u, Schedule: config.Schedule{Rise: 1}})
+			}
+			continue
+		}
+		rs.Checkers = append(rs.Checkers, drawChecker(t, g, vs, rs, kind))
+	}
+	return rs
+}
+
+func drawChecker(t draw, g *config.Global, vs *config.VirtualServer, rs *config.RealServer, kind config.CheckerKind) *config.Checker {
+	v6 := drawBool(t, "target v6")
+	c := &config.Checker{Kind: kind}
+	c.Conn = config.Connection{
+		Target: netip.AddrPortFrom(drawAddr(t, v6, "target"), drawPort(t, 1, "target port")),
+		BindIf: rapid.SampledFrom([]string{"", "eth0"}).Draw(t, "if"), FWMark: rapid.Uint32().Draw(t, "mark"),
+		Timeout: drawTime(t, "timeout", time.Microsecond, 4294*time.Second),
+	}
+	if drawBool(t, "bind") {
+		c.Conn.BindAddr, c.Conn.BindPort = drawAddr(t, v6, "source"), drawPort(t, 0, "source port")
+	}
+	c.Schedule = config.Schedule{
+		DelayLoop: drawTime(t, "loop", time.Microsecond, time.Hour), DelayBeforeRetry: drawTime(t, "before", 0, time.Hour),
+		Warmup: drawTime(t, "warmup", 0, time.Hour), Retry: rapid.Uint32().Draw(t, "retry"), Rise: rapid.Uint32Min(1).Draw(t, "rise"),
+		Alpha: drawBool(t, "alpha"), LogAllFailures: g.CheckerLogAllFailures || drawBool(t, "log"),
+	}
+	if kind == config.TCPCheck {
+		return c
+	}
+	h := &config.HTTP{Protocol: rapid.SampledFrom([]config.HTTPProtocol{config.HTTP10, config.HTTP10C, config.HTTP11}).Draw(t, "http"), SNI: drawBool(t, "sni"), FastRecovery: drawBool(t, "fast"), TLSCompliant: kind == config.SSLGet && drawBool(t, "tls")}
+	if h.SNI {
+		h.SNIName = drawText(t, "sni name")
+	}
+	own := drawText(t, "own host")
+	h.VirtualHost, h.SNIVirtualHost = firstOf(own, rs.VirtualHost, vs.VirtualHost), firstOf(own, vs.VirtualHost)
+	for range rapid.IntRange(1, 2).Draw(t, "urls") {
+		u := config.URL{Path: "/" + drawText(t, "path"), VirtualHost: drawText(t, "url host"), TLSCompliant: kind == config.SSLGet && drawBool(t, "url tls")}
+		for range rapid.IntRange(1, 3).Draw(t, "codes") {
+			a := rapid.IntRange(100, 599).Draw(t, "code")
+			u.Status = append(u.Status, config.StatusRange{First: a, Last: rapid.IntRange(a, 599).Draw(t, "last")})
+		}
+		if u.HasDigest = drawBool(t, "digest"); u.HasDigest {
+			copy(u.Digest[:], rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "md5"))
+		}
+		if drawBool(t, "regex") {
+			r := &config.Regex{Pattern: "x" + rapid.StringOfN(rapid.RuneFrom([]rune(`ab.*\"' #!${}()|é`)), 0, 8, -1).Draw(t, "pattern"), NoMatch: drawBool(t, "no match")}
+			if drawBool(t, "options") {
+				r.Options = []string{"caseless", "dotall"}
+			}
+			r.MinOffset = rapid.IntRange(0, 100).Draw(t, "min")
+			if r.HasMax = drawBool(t, "max"); r.HasMax {
+				r.MaxOffset = rapid.IntRange(r.MinOffset, 200).Draw(t, "max offset")
+			}
+			u.Regex = r
+		}
+		h.URLs = append(h.URLs, u)
+	}
+	c.HTTP = h
+	return c
+}
+
+func firstOf(texts ...string) string {
+	for _, t := range texts {
+		if t != "" {
+			return t
+		}
+	}
+	return ""
+}
+
+// FuzzLoad reads anything. Whatever is accepted is valid, and reads the same
+// when it is printed.
+func FuzzLoad(f *testing.F) {
+	for _, text := range []string{
+		service("NAT", "real_server 10.0.0.1 80 { TCP_CHECK { } }"),
+		"virtual_server_group g { 192.0.2.1-9 80\nfwmark 3 }\nvirtual_server group g { lvs_sched rr\nreal_server 10.0.0.1 { } }",
+		"virtual_server fwmark 3 { persistence_granularity 24\nsorry_server 10.0.0.1 0\nreal_server 10.0.0.1 80 { HTTP_GET { url { path /\nregex \"a\\x20b\"\nstatus_code 2xx } } } }",
+		"track_file t { file /x\nweight 3 reverse\ninit_file 3 overwrite }\n" + service("TUN type gue port 3", "quorum_up \"/bin/x 'y'\" u g\nreal_server 10.0.0.1 80 { FILE_CHECK { track_file t }\n#sluice track_file t weight 3\n}"),
+	} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if len(text) > 1<<16 {
+			return
+		}
+		cfg, list := keyword.LoadString("fuzz", text, keyword.Options{})
+		for _, d := range list {
+			if d.Code == "" || d.Message == "" || d.Width < 1 {
+				t.Errorf("finding %+v", d)
+			}
+		}
+		if cfg == nil {
+			return
+		}
+		if err := config.Validate(cfg); err != nil {
+			t.Error(err)
+		}
+		if sayable(cfg) {
+			again(t, cfg)
+		}
+	})
+}
+
+// sayable tells whether Print can be read back: a group that two virtual
+// servers see with different entries, and a word that definitions produced and
+// the language cannot write, cannot.
+func sayable(c *config.Config) bool {
+	entries := map[string]string{}
+	for _, vs := range c.VirtualServers {
+		if g := vs.Key.Group; g != "" {
+			s := fmt.Sprint(vs.Entries)
+			if old, ok := entries[g]; (ok && old != s) || vs.Key.Ordinal > 0 {
+				return false
+			}
+			entries[g] = s
+		}
+	}
+	var b bytes.Buffer
+	_ = config.Print(&b, c)
+	if strings.ContainsAny(b.String(), "$\x00\r\v\f\x1b") || !strings.Contains(b.String(), "\n") {
+		return false
+	}
+	_, list := syntax.ParseString("printed", b.String(), syntax.Options{})
+	return len(list) == 0
+}
