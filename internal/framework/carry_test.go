@@ -150,7 +150,7 @@ func TestDefinitionSeesEverything(t *testing.T) {
 		}
 		seen[d] = name
 	}
-	if Definition(base()) != Definition(base()) {
+	if a, b := Definition(base()), Definition(base()); a != b {
 		t.Error("equal checkers have different definitions")
 	}
 }
