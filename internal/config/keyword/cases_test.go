@@ -2,6 +2,7 @@ package keyword_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -223,8 +224,10 @@ func TestP16SameServiceTwice(t *testing.T) {
 	if rs := one(t, cfg).RealServers; len(rs) != 2 || rs[0].Forward.Method != config.DR || rs[1].Forward.Method != config.TUN {
 		t.Errorf("real servers %+v", rs)
 	}
-	for _, other := range []string{"lvs_sched wrr", "quorum 2", "hysteresis 1", "persistence_timeout 5", "persistence_granularity 255.255.255.0", "flag-1", "omega", "#sluice drain_timeout 5"} {
+	for _, other := range []string{"lvs_sched wrr", "quorum 2", "hysteresis 1", "persistence_timeout 5", "persistence_granularity 255.255.255.0", "flag-1", "omega", "quorum_up /bin/a", "#sluice drain_timeout 5"} {
+		first := strings.Replace(first, "real_server", "quorum_up /bin/b\nreal_server", 1)
 		cfg, list := load(t, first+service("DR", other+"\nreal_server 10.0.0.2 80 { }"))
+		list = slices.DeleteFunc(list, func(d diag.Diagnostic) bool { return d.Code == "W201" || d.Code == "W215" })
 		if d := only(t, list); d.Code != "E131" || d.Notes[0] != "the first one is on line 1" {
 			t.Errorf("%s: %+v", other, d)
 		}
@@ -433,5 +436,91 @@ func TestGroupOfTheLargestSize(t *testing.T) {
 	}
 	if took := time.Since(start); took > 10*time.Second {
 		t.Errorf("took %v", took)
+	}
+}
+
+func TestPersistenceEngineKeepsServicesApart(t *testing.T) {
+	with := func(engine string) string {
+		return service("DR", "persistence_timeout 5\npersistence_engine "+engine+"\nreal_server 10.0.0.1 80 { }")
+	}
+	if _, list := load(t, with("sip")+with("pis")); codes(list) != "E131" {
+		t.Error(list)
+	}
+}
+
+func TestFamilyOfMarksAndGroups(t *testing.T) {
+	const mark = "virtual_server fwmark 5 {\nlvs_sched rr\n"
+	group := func(entries string) string {
+		return "virtual_server_group g {\n" + entries + "\n}\nvirtual_server group g {\nprotocol TCP\nlvs_sched rr\n"
+	}
+	for _, tt := range []struct {
+		name, head, body string
+		want             []config.Family // of the entries; none: not served
+		codes            string
+	}{
+		{"said", mark, "ip_family inet6\nlvs_method TUN\nreal_server 10.0.0.1 { }", []config.Family{config.IPv6}, ""},
+		{"granularity with a dot", mark, "persistence_granularity 255.0.0.0\nlvs_method TUN\nreal_server ::1 { }", []config.Family{config.IPv4}, ""},
+		{"granularity without a dot", mark, "persistence_granularity 64\nlvs_method TUN\nreal_server 10.0.0.1 { }", []config.Family{config.IPv6}, ""},
+		{"granularity against ip_family", mark, "ip_family inet\npersistence_granularity 64\nlvs_method NAT\nreal_server 10.0.0.1 { }", []config.Family{config.IPv4}, "E137"},
+		{"first that is not tunnelled", mark, "lvs_method TUN\nreal_server 10.0.0.1 { }\nreal_server ::1 {\nlvs_method DR\n}", []config.Family{config.IPv6}, ""},
+		{"first that is not tunnelled drops the others", mark, "lvs_method NAT\nreal_server ::1 { }\nreal_server 10.0.0.1 { }", []config.Family{config.IPv6}, "E127"},
+		{"sorry server that is not tunnelled", mark, "lvs_method TUN\nreal_server 10.0.0.1 { }\nsorry_server ::2\nsorry_server_lvs_method NAT", []config.Family{config.IPv6}, ""},
+		{"all tunnelled, of one family", mark, "lvs_method TUN\nreal_server ::1 { }\nsorry_server ::2", []config.Family{config.IPv6}, ""},
+		{"all tunnelled, real servers mixed", mark, "lvs_method TUN\nreal_server ::1 { }\nreal_server 10.0.0.1 { }\nreal_server ::2 { }", []config.Family{config.IPv4}, ""},
+		{"all tunnelled, sorry server of the other", mark, "lvs_method TUN\nreal_server ::1 { }\nsorry_server 10.0.0.2", []config.Family{config.IPv4}, ""},
+
+		{"group's own", group("192.0.2.1 80\nfwmark 3"), "lvs_method NAT\nreal_server 10.0.0.1 80 { }", []config.Family{config.IPv4, config.IPv4}, ""},
+		{"group's own, IPv6", group("fwmark 3\n2001:db8::1 80"), "lvs_method NAT\nreal_server ::1 80 { }", []config.Family{config.IPv6, config.IPv6}, ""},
+		{"marks alone follow the servers", group("fwmark 3"), "lvs_method NAT\nreal_server ::1 80 { }", []config.Family{config.IPv6}, "W211"},
+		{"marks alone follow ip_family", group("fwmark 3"), "ip_family inet6\nlvs_method TUN\nreal_server 10.0.0.1 80 { }", []config.Family{config.IPv6}, "W211"},
+		{"one mark said twice", group("fwmark 3\nfwmark 3 inet"), "lvs_method NAT\nreal_server 10.0.0.1 80 { }", []config.Family{config.IPv4}, "W211"},
+		{"group against ip_family", group("192.0.2.1 80"), "ip_family inet6\nlvs_method TUN\nreal_server 10.0.0.1 80 { }", nil, "E148"},
+		{"both families and all tunnelled", group("192.0.2.1 80\n2001:db8::1 80"), "lvs_method TUN\nreal_server 10.0.0.1 80 { }\nreal_server ::1 80 { }\nsorry_server ::2 80", []config.Family{config.IPv4, config.IPv6}, ""},
+		{"both families, real server not tunnelled", group("192.0.2.1 80\n2001:db8::1 80"), "lvs_method TUN\nreal_server 10.0.0.1 80 {\nlvs_method DR\n}", nil, "E148"},
+		{"both families, sorry server not tunnelled", group("192.0.2.1 80\n2001:db8::1 80"), "lvs_method TUN\nreal_server 10.0.0.1 80 { }\nsorry_server 10.0.0.2 80\nsorry_server_lvs_method NAT", nil, "E148"},
+		{"other family in a group", group("192.0.2.1 80"), "lvs_method DR\nreal_server ::1 80 { }\nreal_server 10.0.0.1 80 { }\nsorry_server ::2 80", []config.Family{config.IPv4}, "E127 E127"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			cfg, list := load(t, tt.head+tt.body+"\n}\n")
+			if got := codes(list); got != tt.codes {
+				t.Errorf("codes %q, want %q: %v", got, tt.codes, list)
+			}
+			var got []config.Family
+			for _, vs := range cfg.VirtualServers {
+				for _, e := range vs.Entries {
+					got = append(got, e.Family)
+				}
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestMethodIsTakenWhereAServerIsDeclared(t *testing.T) {
+	cfg, list := load(t, "virtual_server 192.0.2.10 80 {\nprotocol TCP\nlvs_sched rr\nreal_server 10.0.0.1 80 { }\nsorry_server 10.0.0.8 80\nlvs_method DR\nreal_server 10.0.0.2 80 { }\nlvs_method TUN\nreal_server 10.0.0.3 80 { }\n}\n")
+	if len(list) > 0 {
+		t.Error(list)
+	}
+	vs := one(t, cfg)
+	got := []config.Method{vs.RealServers[0].Forward.Method, vs.RealServers[1].Forward.Method, vs.RealServers[2].Forward.Method, vs.Sorry.Forward.Method}
+	if diff := cmp.Diff([]config.Method{config.TUN, config.DR, config.TUN, config.TUN}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestMailDefaultsDifferByBlock(t *testing.T) {
+	for globals, want := range map[string][2]bool{
+		"":                                   {false, true},
+		"smtp_alert":                         {true, true},
+		"smtp_alert off":                     {false, false},
+		"smtp_alert\nsmtp_alert_checker off": {false, false},
+	} {
+		cfg, _ := load(t, "global_defs {\n"+globals+"\n}\n"+service("NAT", "real_server 10.0.0.1 80 { }"))
+		vs := one(t, cfg)
+		if got := [2]bool{vs.SMTPAlert, vs.RealServers[0].SMTPAlert}; got != want {
+			t.Errorf("%q: %v", globals, got)
+		}
 	}
 }

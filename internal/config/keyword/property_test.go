@@ -374,3 +374,64 @@ func sayable(c *config.Config) bool {
 	_, list := syntax.ParseString("printed", b.String(), syntax.Options{})
 	return len(list) == 0
 }
+
+// TestAnyStatementsMakeAValidConfiguration throws the table's words with good
+// and bad arguments together, in any order and number.
+func TestAnyStatementsMakeAValidConfiguration(t *testing.T) {
+	type vocabulary struct {
+		words []string
+		opens map[string]string
+	}
+	known := map[string]vocabulary{}
+	of := func(block string) vocabulary {
+		v, ok := known[block]
+		if !ok {
+			v.words, v.opens = keyword.Words(block)
+			known[block] = v
+		}
+		return v
+	}
+	args := rapid.SampledFrom([]string{"", "", "1", "0", "5", "80", "100", "-3", "0.5", "x", "10.0.0.1", "10.0.0.1 80", "10.0.0.2 81", "192.0.2.10 80", "192.0.2.10 0", "2001:db8::1 80", "fe80::1", "fwmark 3", "fwmark 0", "group g",
+		"g", "rr", "sh", "mh", "NAT", "DR", "TUN", "TUN type gue port 5", "TCP", "UDP", "inet", "inet6", "yes", "no", "reverse", "3 reverse", "g weight 3", "200-299 2xx", "255.255.255.0", "24", "/path", `"a b"`, `"/bin/x 'y'" root`, `"open`, "tcp 5", "// x", "192.0.2.0/30 80", "192.0.2.1-9"})
+	rapid.Check(t, func(t *rapid.T) {
+		var b strings.Builder
+		budget := 60
+		var block func(kind string, depth int)
+		block = func(kind string, depth int) {
+			v := of(kind)
+			for range rapid.IntRange(0, 9).Draw(t, "statements") {
+				if budget--; budget < 0 {
+					return
+				}
+				if len(v.words) == 0 {
+					fmt.Fprintf(&b, "%s\n", args.Draw(t, "line"))
+					continue
+				}
+				word := rapid.SampledFrom(v.words).Draw(t, "word")
+				// Few words open blocks, and what matters is inside.
+				if kind == "" {
+					word = rapid.SampledFrom([]string{"virtual_server", "virtual_server", "virtual_server_group", "track_file", "global_defs", "SSL"}).Draw(t, "top")
+				} else if kind == "virtual_server" && rapid.Bool().Draw(t, "real") {
+					word = "real_server"
+				}
+				fmt.Fprintf(&b, "%s %s", word, args.Draw(t, "args"))
+				if inner := v.opens[word]; inner != "" && depth < 5 {
+					b.WriteString(" {\n")
+					block(inner, depth+1)
+					b.WriteString("}\n")
+				}
+				b.WriteByte('\n')
+			}
+		}
+		block("", 0)
+		// A file whose parameters are missing is judged to its end as well.
+		tree, _ := syntax.ParseString("random", b.String(), syntax.Options{OpensBlock: keyword.OpensBlock()})
+		cfg, _ := keyword.Build(tree)
+		if err := config.Validate(cfg); err != nil {
+			t.Fatalf("%v\n%s", err, b.String())
+		}
+		if sayable(cfg) {
+			again(t, cfg)
+		}
+	})
+}
