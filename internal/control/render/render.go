@@ -198,17 +198,25 @@ func (p *printer) head(s *engine.Snapshot) {
 		p.line("kernel: %s: %s", p.color(odd, "ok, but"), clean(s.Kernel.Error))
 	case s.Kernel.OK:
 		p.line("kernel: ok, %d operations since the start", s.Kernel.Operations)
+	case s.Kernel.Since.IsZero() && s.Kernel.Error == "":
+		p.line("kernel: %s yet", p.color(odd, "not reached"))
 	default:
 		p.line("kernel: %s for %s: %s", p.color(bad, "NOT OK"), p.ago(s.Kernel.Since), clean(s.Kernel.Error))
 	}
+	differ := ""
+	switch n := differences(s); {
+	case n == 1:
+		differ = "1 weight in the kernel is not as wanted, it is marked with *"
+	case n > 1:
+		differ = fmt.Sprintf("%d weights in the kernel are not as wanted, they are marked with *", n)
+	case s.Observe:
+		differ = "the kernel's weights are as wanted"
+	}
 	if s.Observe {
-		text := "nothing differs from what sluice wants"
-		if n := differences(s); n == 1 {
-			text = "1 weight differs from what sluice wants, it is marked with *"
-		} else if n > 1 {
-			text = fmt.Sprintf("%d weights differ from what sluice wants, they are marked with *", n)
-		}
-		p.line("%s: nothing is written to the kernel; %s", p.color(odd, "observe mode"), text)
+		differ = p.color(odd, "observe mode") + ": nothing is written to the kernel; " + differ
+	}
+	if differ != "" {
+		p.line("%s", differ)
 	}
 	if s.Overdue >= time.Second {
 		p.line("%s: the most overdue check is %s late", p.color(bad, "checks are late"), compact(s.Overdue))
@@ -221,8 +229,8 @@ func differences(s *engine.Snapshot) int {
 	n := 0
 	count := func(services []engine.Service) {
 		for _, svc := range services {
-			for _, d := range svc.Destinations {
-				if d.Wanted != d.Kernel {
+			for i := range svc.Destinations {
+				if d := &svc.Destinations[i]; expected(d) != d.Kernel {
 					n++
 				}
 			}

@@ -62,14 +62,14 @@ func (p *printer) rows(vs *engine.VirtualServer) []row {
 	var rows []row
 	for i := range vs.RealServers {
 		rs := &vs.RealServers[i]
-		found := destinationsOf(vs, rs.Address, claimed)
+		found := destinationsOf(vs.Services, rs.Address, rs.Method, claimed)
 		r := p.row(rs.Address, found, rs.WeightWanted)
 		r.cells[1] = clean(rs.Method)
-		r.cells[2], r.state = string(rs.State), stateColor[rs.State]
+		r.cells[2], r.state = clean(string(rs.State)), stateColor[rs.State]
 		r.cells[6], r.cells[7] = p.ago(rs.Since), clean(rs.Reason)
 		for _, f := range found {
-			if f.dest.Drain != nil { // back in the configuration, or on the way out of one service
-				r.cells[7] += "; " + p.drain(f.dest.Drain, "")
+			if f.dest.Drain != nil { // why is the state's reason
+				r.cells[7] += "; " + p.waits(f.dest.Drain)
 				break
 			}
 		}
@@ -79,7 +79,7 @@ func (p *printer) rows(vs *engine.VirtualServer) []row {
 		rows = append(rows, r)
 	}
 	if s := vs.Sorry; s != nil {
-		rows = append(rows, p.sorry(s, destinationsOf(vs, s.Address, claimed)))
+		rows = append(rows, p.sorry(s, destinationsOf(vs.Services, s.Address, "", claimed)))
 	}
 	return append(rows, p.others(vs.Services, claimed)...)
 }
@@ -90,11 +90,7 @@ var stateColor = map[engine.State]string{
 }
 
 func (p *printer) sorry(s *engine.SorryServer, found []destination) row {
-	wanted := int64(-1)
-	if len(found) > 0 {
-		wanted = found[0].dest.Wanted
-	}
-	r := p.row(s.Address, found, wanted)
+	r := p.row(s.Address, found, -1)
 	r.cells[1], r.cells[2], r.cells[6] = "-", "sorry", "-"
 	r.cells[7] = "sorry server, not needed"
 	if s.Serving {
@@ -102,7 +98,7 @@ func (p *printer) sorry(s *engine.SorryServer, found []destination) row {
 	}
 	for _, f := range found {
 		if f.dest.Drain != nil {
-			r.cells[6], r.cells[7] = p.ago(f.dest.Drain.Since), p.drain(f.dest.Drain, "sorry server, ")
+			r.cells[6], r.cells[7] = p.ago(f.dest.Drain.Since), "sorry server, "+p.drain(f.dest.Drain)
 			break
 		}
 	}
@@ -132,12 +128,12 @@ func (p *printer) others(services []engine.Service, claimed map[*engine.Destinat
 	var rows []row
 	for _, addr := range order {
 		found := byAddr[addr]
-		r := p.row(addr, found, found[0].dest.Wanted)
+		r := p.row(addr, found, -1)
 		r.cells[1], r.cells[6] = "-", "-"
 		r.cells[2], r.state, r.cells[7] = "foreign", odd, "in the kernel's table, but not wanted there"
 		for _, f := range found {
 			if d := f.dest.Drain; d != nil {
-				r.cells[2], r.cells[6], r.cells[7] = "draining", p.ago(d.Since), p.drain(d, "")
+				r.cells[2], r.cells[6], r.cells[7] = "draining", p.ago(d.Since), p.drain(d)
 				break
 			}
 		}
@@ -150,20 +146,20 @@ func (p *printer) others(services []engine.Service, claimed map[*engine.Destinat
 }
 
 // drain says why a destination leaves, what it waits for, and until when.
-func (p *printer) drain(d *engine.Drain, who string) string {
-	s := who + clean(d.Why)
+func (p *printer) drain(d *engine.Drain) string { return clean(d.Why) + "; " + p.waits(d) }
+
+func (p *printer) waits(d *engine.Drain) string {
+	s := "drains"
 	if d.WaitsFor != "" {
-		s += "; waits for " + clean(d.WaitsFor)
+		s = "waits for " + clean(d.WaitsFor)
 	}
 	switch {
 	case d.Deadline.IsZero():
-		s += ", without a time limit"
+		return s + ", without a time limit"
 	case d.Deadline.After(p.at):
-		s += ", for at most " + compact(d.Deadline.Sub(p.at))
-	default:
-		s += ", its time is over"
+		return s + ", for at most " + compact(d.Deadline.Sub(p.at))
 	}
-	return s
+	return s + ", its time is over"
 }
 
 // destination is a destination with the name of its service.
@@ -172,17 +168,30 @@ type destination struct {
 	dest    *engine.Destination
 }
 
-// destinationsOf finds an address in each service and claims what it finds. The
-// kernel's port can differ from the configured one (port 0, or a group's): then
-// the only destination of the same IP in a service is meant.
-func destinationsOf(vs *engine.VirtualServer, addr string, claimed map[*engine.Destination]bool) []destination {
+// expected is the weight that a destination should have now: one that drains
+// stays at 0 until it is deleted.
+func expected(d *engine.Destination) int64 {
+	if d.Drain != nil && d.Wanted < 0 {
+		return 0
+	}
+	return d.Wanted
+}
+
+// destinationsOf finds a server in each service and claims what it finds. Only
+// NAT translates the port; with every other method the destination has the
+// service's. The sorry server's method is not known: both are tried.
+func destinationsOf(services []engine.Service, addr, method string, claimed map[*engine.Destination]bool) []destination {
 	var found []destination
-	for i := range vs.Services {
-		svc := &vs.Services[i]
-		if d := exactly(svc, addr); d != nil {
-			claimed[d] = true
-			found = append(found, destination{svc.Name, d})
-		} else if d := byIP(vs, svc, addr); d != nil {
+	for i := range services {
+		svc := &services[i]
+		var d *engine.Destination
+		if method != "NAT" {
+			d = find(svc, withPort(addr, svc.Name))
+		}
+		if d == nil && (method == "NAT" || method == "") {
+			d = find(svc, addr)
+		}
+		if d != nil {
 			claimed[d] = true
 			found = append(found, destination{svc.Name, d})
 		}
@@ -190,7 +199,7 @@ func destinationsOf(vs *engine.VirtualServer, addr string, claimed map[*engine.D
 	return found
 }
 
-func exactly(svc *engine.Service, addr string) *engine.Destination {
+func find(svc *engine.Service, addr string) *engine.Destination {
 	for i := range svc.Destinations {
 		if svc.Destinations[i].Address == addr {
 			return &svc.Destinations[i]
@@ -199,32 +208,20 @@ func exactly(svc *engine.Service, addr string) *engine.Destination {
 	return nil
 }
 
-func byIP(vs *engine.VirtualServer, svc *engine.Service, addr string) *engine.Destination {
-	want, err := netip.ParseAddrPort(addr)
+// withPort replaces an address's port by that of a service, which is 0 for a mark.
+func withPort(addr, service string) string {
+	a, err := netip.ParseAddrPort(addr)
 	if err != nil {
-		return nil
+		return addr
 	}
-	for i := range vs.RealServers {
-		if a, err := netip.ParseAddrPort(vs.RealServers[i].Address); err == nil && a != want && a.Addr() == want.Addr() {
-			return nil // two real servers on one IP: only the port tells them apart
-		}
-	}
-	var only *engine.Destination
-	for i := range svc.Destinations {
-		d := &svc.Destinations[i]
-		if a, err := netip.ParseAddrPort(d.Address); err != nil || a.Addr() != want.Addr() || d.Drain != nil {
-			continue
-		}
-		if only != nil {
-			return nil
-		}
-		only = d
-	}
-	return only
+	name, _, _ := strings.Cut(service, "/")
+	svc, _ := netip.ParseAddrPort(name) // "fwmark 5" leaves it zero
+	return netip.AddrPortFrom(a.Addr(), svc.Port()).String()
 }
 
 // row fills what the kernel's side tells: the address, the weight as wanted, with
 // the kernel's behind it where that differs, and the sums of the connections.
+// wanted counts for a server that no service holds.
 func (p *printer) row(addr string, found []destination, wanted int64) row {
 	var r row
 	r.cells[0] = clean(addr)
@@ -234,9 +231,9 @@ func (p *printer) row(addr string, found []destination, wanted int64) row {
 		active += uint64(f.dest.Active)
 		inactive += uint64(f.dest.Inactive)
 		if i == 0 {
-			kernel = f.dest.Kernel
+			kernel, wanted = f.dest.Kernel, expected(f.dest)
 		}
-		same = same && f.dest.Kernel == f.dest.Wanted
+		same = same && f.dest.Kernel == expected(f.dest)
 	}
 	switch {
 	case len(found) == 0 && wanted < 0, len(found) > 0 && same:
@@ -322,8 +319,8 @@ func (p *printer) services(found []destination) []string {
 	var lines []string
 	for _, f := range found {
 		s := fmt.Sprintf("in %s: weight %s, %d active, %d inactive", clean(f.service), weight(f.dest.Kernel), f.dest.Active, f.dest.Inactive)
-		if f.dest.Kernel != f.dest.Wanted {
-			s += ", wanted " + weight(f.dest.Wanted)
+		if want := expected(f.dest); f.dest.Kernel != want {
+			s += ", wanted " + weight(want)
 		}
 		lines = append(lines, s)
 	}
