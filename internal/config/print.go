@@ -15,7 +15,9 @@ import (
 // default and every inherited value spelled out where it acts, in file order.
 // What a file asked for and this daemon does not have is left out. Extensions
 // stand in "#sluice" comments, so that keepalived reads the output too. Reading
-// it gives an equal configuration, positions aside.
+// it gives an equal configuration, positions aside, with one exception: where
+// two blocks of one real server were merged, a check of the second block whose
+// Host header came from that block prints it as its own virtualhost.
 func Print(w io.Writer, c *Config) error {
 	b := bufio.NewWriter(w)
 	p := &printer{w: b}

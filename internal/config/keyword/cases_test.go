@@ -524,3 +524,45 @@ func TestMailDefaultsDifferByBlock(t *testing.T) {
 		}
 	}
 }
+
+func TestSameServiceTwiceWithSorryServers(t *testing.T) {
+	with := func(sorry, rs string) string {
+		return service("DR", sorry+"\nreal_server "+rs+" 80 { }")
+	}
+	cfg, list := load(t, with("", "10.0.0.1")+with("sorry_server 10.0.0.9 80", "10.0.0.2"))
+	if codes(list) != "W207" || one(t, cfg).Sorry == nil {
+		t.Error(list)
+	}
+	for _, other := range []string{"sorry_server 10.0.0.8 80", "sorry_server 10.0.0.9 80\nsorry_server_inhibit", "sorry_server 10.0.0.9 80\nsorry_server_lvs_method NAT"} {
+		if _, list := load(t, with("sorry_server 10.0.0.9 80", "10.0.0.1")+with(other, "10.0.0.2")); codes(list) != "E131" {
+			t.Errorf("%s: %v", other, list)
+		}
+	}
+}
+
+func TestMarkIsOneServiceWhateverTheProtocol(t *testing.T) {
+	text := "virtual_server_group g {\n192.0.2.1 80\nfwmark 3\n}\nvirtual_server fwmark 3 {\nlvs_method NAT\nlvs_sched rr\nreal_server 10.0.0.1 80 { }\n}\nvirtual_server group g {\nprotocol TCP\nlvs_method NAT\nlvs_sched lc\nreal_server 10.0.0.1 80 { }\n}\n"
+	cfg, list := load(t, text)
+	if d := only(t, list); d.Code != "E131" || !strings.Contains(d.Message, "share fwmark 3") {
+		t.Error(list)
+	}
+	if e := cfg.VirtualServers[1].Entries; len(e) != 1 || e[0].FWMark != 0 {
+		t.Errorf("entries %v", e)
+	}
+}
+
+func TestMiscPathLooksAtItsFirstWordAlone(t *testing.T) {
+	_, list := load(t, service("NAT", "real_server 10.0.0.1 80 {\nMISC_CHECK {\nmisc_path /bin/check one two\n}\n}"))
+	if codes(list) != "W201 W215 W214" {
+		t.Error(list)
+	}
+}
+
+func TestTrackFileWeightMayBeGivenAgainAfterOne(t *testing.T) {
+	for body, want := range map[string]int64{"weight 1\nweight 7": 7, "weight 5\nweight 7": 5, "weight 300\nweight 7": 7} {
+		cfg, _ := load(t, "track_file f {\nfile /x\n"+body+"\n}\n"+service("NAT", "real_server 10.0.0.1 80 {\nFILE_CHECK { track_file f }\n}"))
+		if got := cfg.TrackFiles[0].Weight; got != want || one(t, cfg).RealServers[0].Checkers[0].File.Weight != want {
+			t.Errorf("%q: %d", body, got)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package keyword
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/sluice-lb/sluice/internal/config"
@@ -231,8 +232,6 @@ func instead(block, name string) string {
 		if block == blockMisc {
 			return "write misc_timeout here"
 		}
-	case "departure_hold", "reconcile_interval":
-		return ""
 	}
 	return ""
 }
@@ -272,7 +271,7 @@ func (b *builder) notServed(f *frame, kw *keyword, n *syntax.Node) {
 			continue
 		}
 		u.count++
-		if !contains(u.words, kw.name) {
+		if !slices.Contains(u.words, kw.name) {
 			u.words = append(u.words, kw.name)
 		}
 		return
@@ -325,15 +324,6 @@ func (b *builder) ignoredNotice() {
 	n := b.ignored[0]
 	b.top.report(codeIgnoredBlocks, n, &n.Words[0], "the VRRP, BFD and static address parts are not handled by this daemon: "+strings.Join(names, ", "),
 		"they are skipped; leave them to keepalived -P or another daemon")
-}
-
-func contains(list []string, s string) bool {
-	for _, x := range list {
-		if x == s {
-			return true
-		}
-	}
-	return false
 }
 
 func beVerb(words []string) string {

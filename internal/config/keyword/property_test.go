@@ -352,9 +352,10 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-// sayable tells whether Print can be read back: a group that two virtual
-// servers see with different entries, and a word that definitions produced and
-// the language cannot write, cannot.
+// sayable tells whether Print can be read back. What cannot: a group that two
+// virtual servers see with different entries, a word that definitions produced
+// and the language cannot write, and a checker that came from a merged real
+// server with another virtualhost.
 func sayable(c *config.Config) bool {
 	entries := map[string]string{}
 	for _, vs := range c.VirtualServers {
@@ -364,6 +365,17 @@ func sayable(c *config.Config) bool {
 				return false
 			}
 			entries[g] = s
+		}
+		for _, rs := range vs.RealServers {
+			for _, ck := range rs.Checkers {
+				h, inherited := ck.HTTP, firstOf(rs.VirtualHost, vs.VirtualHost)
+				if h == nil || (h.VirtualHost == inherited && h.SNIVirtualHost == vs.VirtualHost) {
+					continue
+				}
+				if h.VirtualHost == "" || h.VirtualHost != h.SNIVirtualHost {
+					return false
+				}
+			}
 		}
 	}
 	var b bytes.Buffer
@@ -393,28 +405,52 @@ func TestAnyStatementsMakeAValidConfiguration(t *testing.T) {
 	}
 	args := rapid.SampledFrom([]string{"", "", "1", "0", "5", "80", "100", "-3", "0.5", "x", "10.0.0.1", "10.0.0.1 80", "10.0.0.2 81", "192.0.2.10 80", "192.0.2.10 0", "2001:db8::1 80", "fe80::1", "fwmark 3", "fwmark 0", "group g",
 		"g", "rr", "sh", "mh", "NAT", "DR", "TUN", "TUN type gue port 5", "TCP", "UDP", "inet", "inet6", "yes", "no", "reverse", "3 reverse", "g weight 3", "200-299 2xx", "255.255.255.0", "24", "/path", `"a b"`, `"/bin/x 'y'" root`, `"open`, "tcp 5", "// x", "192.0.2.0/30 80", "192.0.2.1-9"})
+	// What usually follows a word, so that enough of it makes sense.
+	usual := map[string]*rapid.Generator[string]{
+		"virtual_server":       rapid.SampledFrom([]string{"192.0.2.10 80", "192.0.2.10 80", "192.0.2.11 0", "2001:db8::1 80", "fwmark 3", "group g", "group h"}),
+		"virtual_server_group": rapid.SampledFrom([]string{"g", "h"}),
+		"track_file":           rapid.SampledFrom([]string{"f", "g", "g weight 3"}),
+		"real_server":          rapid.SampledFrom([]string{"10.0.0.1 80", "10.0.0.1 81", "10.0.0.2", "10.0.0.3 0", "2001:db8:1::1 80", "fe80::1 80"}),
+		"sorry_server":         rapid.SampledFrom([]string{"10.0.0.1 80", "10.0.0.9", "2001:db8::9 80"}),
+		"lvs_sched":            rapid.SampledFrom(strings.Fields("rr wlc sh mh lc2")),
+		"lvs_method":           rapid.SampledFrom([]string{"NAT", "DR", "TUN", "TUN type gue port 5", "TUN type gre csum", "dr"}),
+		"path":                 rapid.SampledFrom([]string{"/", `"/a b"`}),
+		"file":                 rapid.SampledFrom([]string{"/x"}),
+		"":                     rapid.SampledFrom([]string{"192.0.2.10 80", "192.0.2.20-25 80", "192.0.2.32/30", "2001:db8::20-22 80", "fwmark 3", "fwmark 3 inet6"}),
+	}
+	follow := func(t *rapid.T, word string) string {
+		if g := usual[word]; g != nil && rapid.IntRange(0, 9).Draw(t, "unusual") > 0 {
+			return g.Draw(t, "usual")
+		}
+		return args.Draw(t, "args")
+	}
+	inside := map[string][]string{
+		"":               {"virtual_server", "virtual_server", "virtual_server", "virtual_server_group", "track_file", "global_defs", "SSL"},
+		"virtual_server": {"real_server", "real_server", "lvs_sched", "lvs_method", "sorry_server"},
+		"real_server":    {"TCP_CHECK", "HTTP_GET", "SSL_GET", "FILE_CHECK", "track_file", "lvs_method"},
+		"HTTP_GET":       {"url"}, "SSL_GET": {"url"}, "HTTP_GET url": {"path"}, "SSL_GET url": {"path"}, "FILE_CHECK": {"track_file"}, "track_file": {"file"},
+	}
+	services, checkers := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		var b strings.Builder
-		budget := 60
+		budget := 120
 		var block func(kind string, depth int)
 		block = func(kind string, depth int) {
 			v := of(kind)
-			for range rapid.IntRange(0, 9).Draw(t, "statements") {
+			for range rapid.IntRange(1, 9).Draw(t, "statements") {
 				if budget--; budget < 0 {
 					return
 				}
 				if len(v.words) == 0 {
-					fmt.Fprintf(&b, "%s\n", args.Draw(t, "line"))
+					fmt.Fprintf(&b, "%s\n", follow(t, ""))
 					continue
 				}
 				word := rapid.SampledFrom(v.words).Draw(t, "word")
 				// Few words open blocks, and what matters is inside.
-				if kind == "" {
-					word = rapid.SampledFrom([]string{"virtual_server", "virtual_server", "virtual_server_group", "track_file", "global_defs", "SSL"}).Draw(t, "top")
-				} else if kind == "virtual_server" && rapid.Bool().Draw(t, "real") {
-					word = "real_server"
+				if likely := inside[kind]; likely != nil && (kind == "" || rapid.Bool().Draw(t, "likely")) {
+					word = rapid.SampledFrom(likely).Draw(t, "likely word")
 				}
-				fmt.Fprintf(&b, "%s %s", word, args.Draw(t, "args"))
+				fmt.Fprintf(&b, "%s %s", word, follow(t, word))
 				if inner := v.opens[word]; inner != "" && depth < 5 {
 					b.WriteString(" {\n")
 					block(inner, depth+1)
@@ -430,8 +466,18 @@ func TestAnyStatementsMakeAValidConfiguration(t *testing.T) {
 		if err := config.Validate(cfg); err != nil {
 			t.Fatalf("%v\n%s", err, b.String())
 		}
-		if sayable(cfg) {
-			again(t, cfg)
+		if !sayable(cfg) {
+			return
+		}
+		again(t, cfg)
+		for _, vs := range cfg.VirtualServers {
+			services++
+			for _, rs := range vs.RealServers {
+				checkers += len(rs.Checkers)
+			}
 		}
 	})
+	if services < 20 || checkers < 20 {
+		t.Errorf("only %d virtual servers and %d checkers were made: the test looks at nothing", services, checkers)
+	}
 }

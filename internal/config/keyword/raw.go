@@ -200,7 +200,6 @@ type rawURL struct {
 type rawGroup struct {
 	f     *frame
 	name  string
-	used  bool
 	addrs []rawEntry
 	marks []rawEntry
 	seen  map[config.Entry]diag.Pos
@@ -221,5 +220,4 @@ type rawTrack struct {
 	f         *frame
 	track     config.TrackFile
 	weightSet bool
-	used      bool
 }

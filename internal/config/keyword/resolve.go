@@ -113,7 +113,6 @@ func (b *builder) virtual(r *rawVirtual) *draft {
 			return nil
 		}
 		d.group = g
-		g.used = true
 	}
 	family, ok := b.family(d)
 	if !ok {
