@@ -35,6 +35,7 @@ import (
 	"github.com/sluice-lb/sluice/internal/control"
 	"github.com/sluice-lb/sluice/internal/engine"
 	"github.com/sluice-lb/sluice/internal/host"
+	"github.com/sluice-lb/sluice/internal/notify"
 )
 
 // DefaultSocket is where the control socket is unless told otherwise.
@@ -106,6 +107,7 @@ type daemon struct {
 	sched   *checker.Scheduler
 	files   *files
 	engine  *engine.Engine
+	scripts *notify.Runner
 	control *control.Server
 }
 
@@ -120,10 +122,12 @@ func newDaemon(opts Options, cfg *config.Config, found diag.List) (*daemon, erro
 	}
 	d.sched = checker.NewScheduler(checker.Options{})
 	d.files = newFiles(d.log)
+	d.scripts = notify.New(notify.Options{Log: d.log})
+	d.scripts.Configure(identity(cfg))
 	table := &table{log: d.log, config: cfg, observe: opts.Observe}
 	d.engine = engine.New(engine.Options{
 		Log: d.log, Version: build.String(), ConfigFile: opts.File, Observe: opts.Observe,
-		Dial: table.dial, Read: table.read, Probe: new(probes).make, Scheduler: d.sched, Files: d.files,
+		Dial: table.dial, Read: table.read, Probe: new(probes).make, Scheduler: d.sched, Files: d.files, Notify: d.tellScripts,
 	})
 	d.files.emit = d.engine.FileValue
 	if opts.Socket != "" {
@@ -144,6 +148,10 @@ func (d *daemon) run(ctx context.Context, signals <-chan os.Signal) error {
 	if err := d.engine.Start(ctx, d.config); err != nil {
 		return err
 	}
+	// Scripts end last: what the engine tells at its end is still to be run.
+	scripts, endScripts := context.WithCancel(context.WithoutCancel(ctx))
+	scriptsDone := make(chan error, 1)
+	go func() { scriptsDone <- d.scripts.Run(scripts) }()
 	group, gctx := errgroup.WithContext(ctx)
 	// The checks end first and the engine last, so that nothing is decided on
 	// half a stop.
@@ -164,6 +172,8 @@ func (d *daemon) run(ctx context.Context, signals <-chan os.Signal) error {
 	})
 	d.ready(begun)
 	err := group.Wait()
+	endScripts()
+	err = errors.Join(err, <-scriptsDone)
 	if d.control != nil {
 		err = errors.Join(err, d.control.Close())
 	}
@@ -279,8 +289,32 @@ func (d *daemon) reload(ctx context.Context) engine.Reload {
 		return engine.Reload{At: begun, Error: err.Error()}
 	}
 	d.config, d.errors = cfg, known(found)
+	d.scripts.Configure(identity(cfg))
 	d.log.Info("Reloaded", "file", d.opts.File, "virtual_servers", len(cfg.VirtualServers), "took", time.Since(begun).Round(time.Millisecond))
 	return engine.Reload{At: begun, OK: true}
+}
+
+// identity is what the configuration says of all scripts.
+func identity(cfg *config.Config) notify.Identity {
+	g := cfg.Global
+	return notify.Identity{User: g.ScriptUser, Group: g.ScriptGroup, Security: g.EnableScriptSecurity}
+}
+
+// tellScripts queues the script that a notice asks for. In observe mode another
+// daemon does the work, and its scripts.
+func (d *daemon) tellScripts(n engine.Notice) {
+	if n.Script == nil {
+		return
+	}
+	kind := map[engine.NoticeKind]notify.Kind{
+		engine.RealServerUp: notify.RealServerUp, engine.RealServerDown: notify.RealServerDown,
+		engine.QuorumUp: notify.QuorumUp, engine.QuorumDown: notify.QuorumDown,
+	}[n.Kind]
+	if d.opts.Observe {
+		d.log.Info("Observing, the script is not run", "event", kind.String(), "vs", n.VS, "rs", n.RS, "script", n.Script.Argv)
+		return
+	}
+	d.scripts.Notify(notify.Notice{Kind: kind, VS: n.VS, RS: n.RS, Script: n.Script})
 }
 
 // healthy reports whether the loop turns: the watchdog's question.

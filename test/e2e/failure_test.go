@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -11,36 +12,36 @@ import (
 
 // TestKernelFailureIsPrompt: with delay_loop 1 and retry 0 a dead backend is out
 // within 1.5 s of its first refused check, and back within 1.5 s of the first good
-// one. Connections on the other server go on.
+// one; the median of three, since an emulated machine pauses as it likes.
+// Connections on the other server go on.
 func TestKernelFailureIsPrompt(t *testing.T) {
 	b := newBed(t, testkit.NewNAT, 2)
 	b.write(globals + pool("", 1, 2))
 	b.start()
 	b.until("1:1 2:1")
 	b.hold(6)
-	b.daemon.SkipOutput()
-
-	b.echo[0].Refuse()
-	b.daemon.WaitLine(t, patience, "Check failed.*"+b.Backends[0].Addr.String())
-	if took := b.until("2:1"); took > 1500*time.Millisecond {
-		t.Errorf("out %s after the first refused check, want 1.5s at most", took)
-	} else {
-		t.Logf("out %s after the first refused check", took)
+	var out, back []time.Duration
+	for range 3 {
+		b.daemon.SkipOutput()
+		b.echo[0].Refuse()
+		b.daemon.WaitLine(t, patience, "Check failed.*"+b.Backends[0].Addr.String())
+		out = append(out, b.until("2:1"))
+		if rs := b.server(1); rs.State != "down" || !strings.Contains(rs.Reason, "refused") {
+			t.Errorf("status of the dead server: %+v", rs)
+		}
+		b.echo[0].Start(t)
+		b.daemon.WaitLine(t, patience, "Check passed.*"+b.Backends[0].Addr.String())
+		back = append(back, b.until("1:1 2:1"))
 	}
 	b.long.Settle(t)
 	if r := b.long.Report(); r.KeptBy["b2"] != 3 {
 		t.Errorf("connections on the healthy server: %s", r)
 	}
-	if rs := b.server(1); rs.State != "down" || !strings.Contains(rs.Reason, "refused") {
-		t.Errorf("status of the dead server: %+v", rs)
-	}
-
-	b.echo[0].Start(t)
-	b.daemon.WaitLine(t, patience, "Check passed.*"+b.Backends[0].Addr.String())
-	if took := b.until("1:1 2:1"); took > 1500*time.Millisecond {
-		t.Errorf("back %s after the first good check, want 1.5s at most", took)
-	} else {
-		t.Logf("back %s after the first good check", took)
+	slices.Sort(out)
+	slices.Sort(back)
+	t.Logf("out %v after the first refused check, back %v after the first good one", out, back)
+	if out[1] > 1500*time.Millisecond || back[1] > 1500*time.Millisecond {
+		t.Error("want 1.5s at most")
 	}
 }
 
