@@ -97,8 +97,10 @@ func New(log *slog.Logger, emit func(Event)) *Watcher {
 // Set replaces the set of watched files. Each new file has been read when it
 // returns, without an event: ask Values. A file that was in the set before (the
 // same name; the path may differ) keeps its last value where the rules say so,
-// and is read again; if that changed it, there is an event. An error (two files of one
-// name, a closed watcher) leaves the old set as it is.
+// and is read again; if that changed it, there is an event. So a receiver that
+// queues events and calls Set and Values from its own turn needs no more: an older
+// value of a kept file may still be queued, but the newest is queued behind it. An
+// error (two files of one name, a closed watcher) leaves the old set as it is.
 func (w *Watcher) Set(files []File) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -151,17 +153,6 @@ func (w *Watcher) Values() map[string]Value {
 		values[f.Name] = f.now
 	}
 	return values
-}
-
-// Announce emits the present value of every file, changed or not. A receiver
-// that took Values together with something else (a new configuration) and may
-// meanwhile have dropped an event calls it afterwards.
-func (w *Watcher) Announce() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, f := range w.files {
-		w.emit(Event{Name: f.Name, Value: f.now.Value, Warning: f.now.Warning})
-	}
 }
 
 // Run watches until the context is done, then closes the watcher and returns nil.
