@@ -252,6 +252,17 @@ func TestCheckAsAnotherUser(t *testing.T) {
 	}
 }
 
+func TestSupplementaryGroupsMayExecute(t *testing.T) {
+	needRoot(t)
+	r := newRoom(t)
+	p := r.file("s", "", 0o710)
+	r.must(os.Chown(p, 0, 54321))
+	as := account{user: "x", uid: 54322, gid: 54322}
+	wantError(t, denied(p, as), "no execute permission")
+	as.groups = []uint32{54321}
+	wantError(t, denied(p, as))
+}
+
 func TestCheckOfNothing(t *testing.T) {
 	wantError(t, Check(nil, Identity{}))
 	wantError(t, Check(&config.Script{}, Identity{}))

@@ -215,7 +215,10 @@ func closeOnExec() {
 	if unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC) == nil {
 		return
 	}
-	// Before Linux 5.11.
+	markOpenFiles() // before Linux 5.11
+}
+
+func markOpenFiles() {
 	open, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
 		return
