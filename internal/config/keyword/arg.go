@@ -88,8 +88,7 @@ func custom(grammar string, want int) arg {
 	return arg{kind: argCustom, text: grammar, want: want}
 }
 
-func (a arg) orMissing(v int64) arg { a.optional, a.missing = true, v; return a }
-func (a arg) in(unit string) arg    { a.unit = unit; return a }
+func (a arg) in(unit string) arg { a.unit = unit; return a }
 
 // String is the grammar in the documentation.
 func (a arg) String() string {

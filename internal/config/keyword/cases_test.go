@@ -345,9 +345,9 @@ func TestP23ShellSignsInAScript(t *testing.T) {
 		`"/sbin/ifconfig dummy0:7 down" root wheel`:                                false,
 	} {
 		cfg, list := load(t, service("NAT", "quorum_up "+script+"\nreal_server 10.0.0.1 80 { }"))
-		want := "W201 W215"
+		want := "W215"
 		if warns {
-			want = "W201 W215 W210"
+			want = "W215 W210"
 		}
 		if got := codes(list); got != want {
 			t.Errorf("%s: %s, want %s", script, got, want)
@@ -564,5 +564,16 @@ func TestTrackFileWeightMayBeGivenAgainAfterOne(t *testing.T) {
 		if got := cfg.TrackFiles[0].Weight; got != want || one(t, cfg).RealServers[0].Checkers[0].File.Weight != want {
 			t.Errorf("%q: %d", body, got)
 		}
+	}
+}
+
+// TestSameServerByTwoMethods: in a group, NAT and DR may name one address and port;
+// it is still one real server.
+func TestSameServerByTwoMethods(t *testing.T) {
+	text := "virtual_server_group g {\n192.0.2.10 80\n}\nvirtual_server group g {\nprotocol TCP\nlvs_sched rr\nlvs_method NAT\n" +
+		"real_server 10.0.0.1 80 { }\nreal_server 10.0.0.1 80 {\nlvs_method DR\n}\n}\n"
+	cfg, list := load(t, text)
+	if n := len(one(t, cfg).RealServers); n != 1 || codes(list) != "E130" {
+		t.Errorf("%d real servers, %s", n, codes(list))
 	}
 }

@@ -81,9 +81,8 @@ type rawVirtual struct {
 	addr netip.Addr
 	port uint16
 	mark uint32
-	// group is a name; ordinal counts the virtual servers that name it.
-	group   string
-	ordinal int
+	// group is a name.
+	group string
 
 	family   config.Family
 	protocol opt[config.Protocol]

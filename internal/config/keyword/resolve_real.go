@@ -1,6 +1,7 @@
 package keyword
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"time"
@@ -88,9 +89,10 @@ func (b *builder) addReal(d *draft, rd *realDraft) {
 	if d.raw.kind == byGroup && rd.rs.Forward.Method != config.NAT {
 		key.AddrPort = addrPort(key.Addr(), 0)
 	}
-	before := d.real[key]
+	before := cmp.Or(d.real[key], d.real[rd.rs.Key])
 	if before == nil {
-		d.real[key] = rd
+		// Under both keys: the same address and port may come with NAT and with DR.
+		d.real[key], d.real[rd.rs.Key] = rd, rd
 		d.order = append(d.order, rd)
 		return
 	}

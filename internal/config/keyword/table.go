@@ -64,8 +64,8 @@ const (
 type dup int
 
 const (
-	// lastWins in silence.
-	lastWins dup = iota
+	// The last wins in silence.
+	_ dup = iota
 	// lastReported: the last wins with an error.
 	lastReported
 	// firstWins with an error.
