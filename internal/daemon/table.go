@@ -87,6 +87,7 @@ func (t *table) sysctls(all []host.Sysctl) {
 // copy returns a table in memory with the kernel's content where it can be read.
 func (t *table) copy(ctx context.Context) *ipvstest.Table {
 	mem := ipvstest.New()
+	mem.KeepLog(false) // it is for tests, and would grow for as long as we observe
 	c, err := t.kernel()
 	if err != nil {
 		t.log.Info("Observing without the kernel's table", "err", err)

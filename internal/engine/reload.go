@@ -142,7 +142,9 @@ func (e *Engine) addTask(vs *server, i, k int, c *config.Checker, r *rules, stri
 	e.tasks[t.id] = t
 	first := time.Duration(0)
 	if spread {
-		first = checker.Spread(t.id, c.Warmup)
+		// By what is checked and not by a number of this process: the phase is the
+		// same after a restart.
+		first = checker.Spread(vs.name+framework.Definition(c), c.Warmup)
 	}
 	e.opts.Scheduler.Add(checker.Task{ID: t.id, Probe: probe, Judge: t.judge, Timeout: timeout(c), First: first})
 	return t
