@@ -47,7 +47,7 @@ func TestKernelScripts(t *testing.T) {
 	if status := b.daemon.Wait(t, patience); status != 0 {
 		t.Errorf("exit status %d", status)
 	}
-	// There is no time for one after another at a stop: what is left runs side by side.
+	// At a stop time is short, and quorums are told first: the order is not the events'.
 	got, err := os.ReadFile(told)
 	if err != nil {
 		t.Fatal(err)
