@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-lb/sluice/internal/engine"
 	"github.com/sluice-lb/sluice/internal/testkit"
 )
 
@@ -83,9 +84,7 @@ func TestKernelTrackFileDrain(t *testing.T) {
 	b.until("1:0 2:1")
 	b.stays("1:0 2:1", 5*time.Second)
 	b.kept()
-	if rs := b.server(1); rs.State != "maintenance" || !strings.Contains(rs.Reason, "maintenance is -100") {
-		t.Errorf("status: %s, %s", rs.State, rs.Reason)
-	}
+	b.shows(1, engine.StateMaintenance, "maintenance is -100")
 	if r := testkit.OpenLong(t, b.Client, b.VIP.String()+":80", 4).Report(); r.KeptBy["b2"] != 4 {
 		t.Errorf("new connections: %s", r)
 	}

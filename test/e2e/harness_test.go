@@ -173,14 +173,20 @@ func (b *bed) status() *engine.Snapshot {
 	return s
 }
 
-// server returns the state of a real server of the first virtual server.
-func (b *bed) server(n int) engine.RealServer {
+// shows waits until status gives a real server of the first virtual server the
+// state and a reason with the text in it. A state is published just after the table
+// was written, so that a reader of both may see the table first.
+func (b *bed) shows(n int, state engine.State, reason string) {
 	b.Helper()
-	for _, rs := range b.status().VirtualServers[0].RealServers {
-		if rs.Address == b.Backends[n-1].Addr.String()+":80" {
-			return rs
+	addr := b.Backends[n-1].Addr.String() + ":80"
+	testkit.Eventually(b.T, patience, func() string {
+		for _, rs := range b.status().VirtualServers[0].RealServers {
+			if rs.Address == addr && rs.State == state && strings.Contains(rs.Reason, reason) {
+				return ""
+			} else if rs.Address == addr {
+				return fmt.Sprintf("real server %d is %s (%s), want %s (%s)", n, rs.State, rs.Reason, state, reason)
+			}
 		}
-	}
-	b.Fatalf("real server %d is not in the status", n)
-	return engine.RealServer{}
+		return fmt.Sprintf("real server %d is not in the status", n)
+	})
 }

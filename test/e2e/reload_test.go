@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-lb/sluice/internal/engine"
 	"github.com/sluice-lb/sluice/internal/testkit"
 )
 
@@ -140,12 +141,7 @@ func TestKernelObserveWritesNothing(t *testing.T) {
 	before := b.Director.Run(t, "ipvsadm", "-Sn")
 	b.write(globals + pool("", 1, 2))
 	b.start("--observe")
-	testkit.Eventually(t, patience, func() string {
-		if rs := b.server(1); rs.State != "up" {
-			return rs.Reason
-		}
-		return ""
-	})
+	b.shows(1, engine.StateUp, "")
 	if now := b.Director.Run(t, "ipvsadm", "-Sn"); now != before {
 		t.Errorf("the table changed from\n%sto\n%s", before, now)
 	}
