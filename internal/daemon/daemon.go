@@ -108,6 +108,7 @@ type daemon struct {
 	files   *files
 	engine  *engine.Engine
 	scripts *notify.Runner
+	table   *table
 	control *control.Server
 }
 
@@ -124,10 +125,10 @@ func newDaemon(opts Options, cfg *config.Config, found diag.List) (*daemon, erro
 	d.files = newFiles(d.log)
 	d.scripts = notify.New(notify.Options{Log: d.log})
 	d.scripts.Configure(identity(cfg))
-	table := &table{log: d.log, config: cfg, observe: opts.Observe}
+	d.table = &table{log: d.log, config: cfg, observe: opts.Observe, global: cfg.Global}
 	d.engine = engine.New(engine.Options{
 		Log: d.log, Version: build.String(), ConfigFile: opts.File, Observe: opts.Observe,
-		Dial: table.dial, Read: table.read, Probe: new(probes).make, Scheduler: d.sched, Files: d.files, Notify: d.tellScripts,
+		Dial: d.table.dial, Read: d.table.read, Probe: new(probes).make, Scheduler: d.sched, Files: d.files, Notify: d.tellScripts,
 	})
 	d.files.emit = d.engine.FileValue
 	if opts.Socket != "" {
@@ -284,12 +285,14 @@ func (d *daemon) reload(ctx context.Context) engine.Reload {
 		}
 		return engine.Reload{At: begun, Error: err.Error()}
 	}
+	// Before the engine tells of what the reload changed.
+	d.scripts.Configure(identity(cfg))
 	if err := d.engine.Reload(ctx, cfg); err != nil {
 		d.log.Error("Reload not finished", "err", err)
 		return engine.Reload{At: begun, Error: err.Error()}
 	}
 	d.config, d.errors = cfg, known(found)
-	d.scripts.Configure(identity(cfg))
+	d.table.reloaded(cfg.Global, d.engine.Snapshot().Kernel.OK)
 	d.log.Info("Reloaded", "file", d.opts.File, "virtual_servers", len(cfg.VirtualServers), "took", time.Since(begun).Round(time.Millisecond))
 	return engine.Reload{At: begun, OK: true}
 }

@@ -136,6 +136,22 @@ func (p *process) status() *engine.Snapshot {
 	return s
 }
 
+// shows waits until status gives the first real server the state: it is published
+// at the end of the turn whose log lines may be read before that.
+func (p *process) shows(state engine.State) *engine.Snapshot {
+	p.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(20 * time.Second); ; <-tick.C {
+		s := p.status()
+		if rs := s.VirtualServers[0].RealServers[0]; rs.State == state {
+			return s
+		} else if time.Now().After(end) {
+			p.Fatalf("real server %+v, want state %s", rs, state)
+		}
+	}
+}
+
 func (p *process) mark() int {
 	p.out.mu.Lock()
 	defer p.out.mu.Unlock()
@@ -152,7 +168,7 @@ func TestRunCheckReloadStop(t *testing.T) {
 	at := p.mark()
 	ln.Close()
 	p.out.await(t, at, fmt.Sprintf(`Removing service \[127.0.0.1\]:tcp:%d from VS`, one))
-	if s := p.status(); s.VirtualServers[0].RealServers[0].State != engine.StateDown || !s.VirtualServers[0].QuorumUp {
+	if s := p.shows(engine.StateDown); !s.VirtualServers[0].QuorumUp {
 		t.Errorf("status %+v", s.VirtualServers[0])
 	}
 
@@ -294,9 +310,7 @@ func TestTrackFileEndToEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.out.await(t, at, "Changing weight.* to 0")
-	if rs := p.status().VirtualServers[0].RealServers[0]; rs.State != engine.StateMaintenance {
-		t.Errorf("%+v", rs)
-	}
+	p.shows(engine.StateMaintenance)
 	at = p.mark()
 	if err := os.Remove(dir + "/m"); err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 
 	"github.com/sluice-lb/sluice/internal/apply"
 	"github.com/sluice-lb/sluice/internal/config"
@@ -19,8 +20,15 @@ type table struct {
 	log     *slog.Logger
 	config  *config.Config
 	observe bool
-	tuned   bool
+
+	mu sync.Mutex
+	// global is what the sysctls go by, tuned what they were last set for.
+	global config.Global
+	tuned  *tuning
 }
+
+// tuning is what of the configuration decides the sysctls.
+type tuning struct{ manage, conntrack bool }
 
 // dial connects to the kernel, loading its module if need be; in observe mode to a
 // copy in memory of what the kernel holds.
@@ -56,13 +64,28 @@ func (t *table) kernel() (*ipvs.Client, error) {
 	return ipvs.Dial(ipvs.WithNetNS(path))
 }
 
-// tune sets the sysctls that draining rests on, in the table's namespace.
+// reloaded takes a new configuration's settings; they count at once if there is a
+// table, else when one is connected.
+func (t *table) reloaded(g config.Global, connected bool) {
+	t.mu.Lock()
+	t.global = g
+	t.mu.Unlock()
+	if connected && !t.observe {
+		t.tune()
+	}
+}
+
+// tune sets the sysctls that draining rests on, in the table's namespace, unless
+// they were set for the same settings before.
 func (t *table) tune() {
-	g := t.config.Global
-	if t.tuned || !g.ManageSysctls {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	g := t.global
+	want := tuning{g.ManageSysctls, g.Conntrack}
+	if t.tuned != nil && *t.tuned == want || !g.ManageSysctls {
 		return
 	}
-	t.tuned = true
+	t.tuned = &want
 	path, err := ipvsNamespace(t.config)
 	if err == nil {
 		err = inNamespace(path, func() { t.sysctls(host.Sysctls(g.Conntrack)) })

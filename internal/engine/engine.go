@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -340,6 +341,10 @@ func (e *Engine) connect(ctx context.Context) {
 			e.allTouched = true
 			e.outcome(time.Now(), nil)
 			return
+		}
+		// Each attempt dials anew.
+		if c, ok := conn.(io.Closer); ok {
+			err = errors.Join(err, c.Close())
 		}
 	}
 	e.outcome(time.Now(), err)

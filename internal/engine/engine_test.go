@@ -386,6 +386,18 @@ func TestU06NoModule(t *testing.T) {
 	})
 }
 
+// TestUnreadableTableIsClosed: a table that can be dialled and not read is dialled
+// anew each time, and each connection is closed.
+func TestUnreadableTableIsClosed(t *testing.T) {
+	in(t, func(r *rig) {
+		r.table.FailReads(func(ipvs.ServiceKey) error { return ipvs.ErrInterrupted })
+		r.start(conf(1))
+		if err := r.table.AddService(r.Context(), ipvs.Service{ServiceKey: key, Scheduler: "rr"}); err == nil {
+			t.Error("the connection that could not be read is still open")
+		}
+	})
+}
+
 // TestKernelRefusalIsRetried with growing pauses, and the log says it once.
 func TestKernelRefusalIsRetried(t *testing.T) {
 	in(t, func(r *rig) {

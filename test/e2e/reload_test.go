@@ -171,4 +171,9 @@ func TestKernelSysctls(t *testing.T) {
 			t.Errorf("%s is %q", name, got)
 		}
 	}
+	b.write("global_defs {\n ipvs_conntrack on\n}\n" + pool("", 1))
+	b.reload()
+	if got := b.Director.ReadSysctl(t, "net.ipv4.vs.conntrack"); got != "1" {
+		t.Errorf("after a reload that asks for it conntrack is %q", got)
+	}
 }
