@@ -47,11 +47,16 @@ var rules = []rule{
 
 	{pkg: "internal/checker", may: []string{"internal/config"}, never: beyondCheckers},
 	{pkg: "internal/checker/dial", may: []string{"internal/checker", "internal/config"}, libs: []string{xsys}, never: beyondCheckers},
+	{pkg: "internal/checker/misc", may: []string{"internal/checker", "internal/config", "internal/script"}, never: beyondCheckers},
 	{pkg: "internal/checker/*", may: []string{"internal/checker", "internal/checker/dial", "internal/config"}, never: beyondCheckers},
 
 	{pkg: "internal/apply", may: []string{"internal/framework", "internal/config", "pkg/ipvs"}, never: []string{"internal/checker/...", "internal/config/syntax", "internal/config/keyword"}},
 	{pkg: "internal/engine", may: []string{"internal/framework", "internal/checker", "internal/apply", "internal/config", "pkg/ipvs", "internal/config/diag"},
 		not: []string{genetlink, netlink, "os/signal"}},
+	{pkg: "internal/script", may: []string{"internal/config"}, libs: []string{xsys}},
+	{pkg: "internal/notify", may: []string{"internal/config", "internal/script"}, libs: []string{xsys}},
+	{pkg: "internal/notify/mail", may: []string{"internal/config"}, libs: none},
+	{pkg: "internal/notify/fifo", may: []string{"internal/config", "internal/script"}, libs: []string{xsys}},
 	{pkg: "internal/metrics", not: []string{"internal/framework"}},
 	{pkg: "internal/control/render", may: []string{"internal/engine"}, libs: none, not: []string{"os/...", "net"}},
 	{pkg: "internal/control", not: []string{"internal/framework"}},

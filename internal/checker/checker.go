@@ -42,6 +42,11 @@ type Outcome struct {
 	Reason string
 	// Took is from the first system call to the verdict.
 	Took time.Duration
+	// Weight is what the server's weight shall be, in the kernel's unit, when
+	// Weighted: MISC_CHECK with misc_dynamic says so by its exit status. It counts
+	// only with OK.
+	Weight   int64
+	Weighted bool
 }
 
 // Probe is one configured check of one target.

@@ -38,8 +38,8 @@ func (k CheckerKind) String() string {
 	return "unknown"
 }
 
-// Checker is one checker block with everything it inherits resolved. Only kinds
-// that this daemon runs are kept in a RealServer; the others were reported.
+// Checker is one checker block with everything it inherits resolved. Of the kinds
+// only BFDCheck is never kept in a RealServer: it was reported.
 type Checker struct {
 	Kind CheckerKind
 	Pos  diag.Pos
@@ -47,8 +47,57 @@ type Checker struct {
 	Schedule
 	// HTTP is set for HTTPGet and SSLGet.
 	HTTP *HTTP
+	// SMTP, DNS, UDP and Misc are set for the check of their name. PingCheck has
+	// nothing of its own.
+	SMTP *SMTP
+	DNS  *DNS
+	UDP  *Datagram
+	Misc *Misc
 	// File is set for FileCheck.
 	File *TrackFileUse
+}
+
+// SMTP is what SMTP_CHECK has of its own.
+type SMTP struct {
+	// Helo is the argument of HELO, never empty.
+	Helo string
+}
+
+// DefaultHelo is keepalived's helo_name.
+const DefaultHelo = "smtpchecker.keepalived.org"
+
+// DNS is what DNS_CHECK has of its own.
+type DNS struct {
+	// Type is one of A NS CNAME SOA MX TXT AAAA RRSIG DNSKEY, in upper case.
+	Type string
+	// Name is what is asked for, as written; "" or "." is the root.
+	Name string
+}
+
+// Datagram is what UDP_CHECK has of its own.
+type Datagram struct {
+	// Payload is what is sent; nil is the default of 32 octets.
+	Payload []byte
+	// Require is require_reply. Without it silence is success.
+	Require bool
+	// Reply are the octets that an answer must have, nil for any answer. Mask has
+	// the same length: the bits of Reply that count.
+	Reply, Mask []byte
+	// Min and Max bound an answer's length in octets. They count only with Reply,
+	// as in keepalived (facts 4.11).
+	Min, Max int
+}
+
+// Misc is what MISC_CHECK has of its own.
+type Misc struct {
+	// Script is what runs, with the identity it runs under. A first word that
+	// starts with < and a path is no program but a file to be opened (facts 11.4).
+	Script *Script
+	// Timeout is the longest run, never 0: misc_timeout, else the virtual server's
+	// delay_loop.
+	Timeout time.Duration
+	// Dynamic lets an exit status of 2..255 set the weight.
+	Dynamic bool
 }
 
 // Connection is how a checker reaches its target.

@@ -63,6 +63,22 @@ type Global struct {
 	// ScriptUser and ScriptGroup are the default identity of scripts.
 	ScriptUser, ScriptGroup string
 	EnableScriptSecurity    bool
+	// SupplementaryGroups gives scripts their user's other groups too.
+	SupplementaryGroups bool
+	// UseSymlinkPaths runs scripts by the path as written and not the resolved one.
+	UseSymlinkPaths bool
+	// StartupScript runs before the services are set up and ShutdownScript after
+	// they are gone; each is given its timeout, then killed.
+	StartupScript, ShutdownScript   *Script
+	StartupTimeout, ShutdownTimeout time.Duration
+
+	Mail Mail
+	// FIFOs are lvs_notify_fifo and notify_fifo, at most one of each, never two of
+	// the same path.
+	FIFOs []FIFO
+	// Sync is lvs_sync_daemon; nil for none.
+	Sync    *SyncDaemon
+	Process Process
 	// NetNamespace and NetNamespaceIPVS are names under /run/netns. The second
 	// is only meaningful when NetNamespaceIPVSSet; empty is the default one.
 	NetNamespace        string
@@ -85,6 +101,99 @@ type Global struct {
 	// TrustNew installs a server that a reload adds before its first good check,
 	// as keepalived does.
 	TrustNew bool
+}
+
+// Mail is how and to whom alerts are mailed. Nothing is mailed without both To and
+// Server.
+type Mail struct {
+	// To are the recipients, From the sender, in the form a@b or "Name <a@b>".
+	To   []string
+	From string
+	// Server is a host name or an address, with its port (25 by default).
+	Server string
+	Port   uint16
+	// Helo is the argument of HELO, "" for the host's name.
+	Helo string
+	// Timeout bounds the connection and each answer.
+	Timeout time.Duration
+	// NoCheckerEmails leaves out checks that did not change their real server.
+	NoCheckerEmails bool
+}
+
+// FIFO is a named pipe that gets a line for each change.
+type FIFO struct {
+	Pos  diag.Pos
+	Path string
+	// User and Group own it; "" for the daemon's.
+	User, Group string
+	// Script is started with the FIFO and gets its path as last argument; nil for
+	// none.
+	Script *Script
+}
+
+// SyncState says which halves of the kernel's connection synchronisation run.
+type SyncState int
+
+// Sync states.
+const (
+	// SyncOff: neither; an instance of VRRP would decide, and there is none here.
+	SyncOff SyncState = iota
+	SyncMaster
+	SyncBackup
+	// SyncBoth is what keepalived's checker starts when no instance is named.
+	SyncBoth
+)
+
+// String returns the argument of lvs_sync_state.
+func (s SyncState) String() string {
+	switch s {
+	case SyncMaster:
+		return "master"
+	case SyncBackup:
+		return "backup"
+	case SyncBoth:
+		return "both"
+	}
+	return "off"
+}
+
+// SyncDaemon is lvs_sync_daemon.
+type SyncDaemon struct {
+	Pos       diag.Pos
+	Interface string
+	// Instance is the VRRP instance that keepalived would follow.
+	Instance string
+	// ID is the syncid, 0..255.
+	ID uint8
+	// MaxLen is the longest message in octets, Port the UDP port, TTL the hop
+	// limit; 0 is the kernel's default. Group is invalid for the kernel's default.
+	MaxLen uint16
+	Port   uint16
+	TTL    uint8
+	Group  netip.Addr
+	// State is what runs: lvs_sync_state (an extension), else SyncOff with an
+	// instance and SyncBoth without.
+	State SyncState
+}
+
+// Process is what is asked of the process itself.
+type Process struct {
+	// Name is checker_process_name or process_name, "" for none.
+	Name string
+	// Nice is checker_priority, -20..19, when NiceSet.
+	Nice    int
+	NiceSet bool
+	// NoSwap locks the process in memory.
+	NoSwap bool
+	// RealTime is checker_rt_priority, 1..99; 0 for none. RealTimeLimit is
+	// RLIMIT_RTTIME, which counts only with it.
+	RealTime      int
+	RealTimeLimit time.Duration
+	// CPUs are those it may run on; nil for all.
+	CPUs []int
+	// Umask is the mask for new files when UmaskSet.
+	Umask    uint32
+	UmaskSet bool
 }
 
 // Defaults of the extensions.
