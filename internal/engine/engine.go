@@ -77,9 +77,11 @@ type Engine struct {
 	// headTouched: something of no virtual server's has changed.
 	headTouched bool
 	notices     notices
-	table       whole
-	flushed     bool
-	globalsDue  bool
+	// local are this host's addresses, nil as long as nobody told.
+	local      *addresses
+	table      whole
+	flushed    bool
+	globalsDue bool
 	// original are the kernel's timeouts before this process changed them.
 	original *ipvs.Timeouts
 	// after is done at the end of the turn, when what it asked for is written and
@@ -105,6 +107,8 @@ type server struct {
 	since time.Time
 	rs    []situation
 	tasks [][]*task
+	// suspended: no check runs, since its address is not on this host.
+	suspended bool
 }
 
 // situation is a real server's state since when and why.
@@ -142,9 +146,13 @@ func New(opts Options) *Engine {
 // event is anything that the loop handles.
 type event interface{ handle(e *Engine) }
 
+// verdictEvent is a checker's new verdict, or a new weight that it asks for.
 type verdictEvent struct {
-	task           *task
-	verdict        framework.Verdict
+	task    *task
+	verdict framework.Verdict
+	// changed: the verdict is new.
+	changed        bool
+	dynamic        framework.Dynamic
 	outcome        checker.Outcome
 	attempt, limit uint32
 }

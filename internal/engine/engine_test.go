@@ -272,7 +272,7 @@ func TestStaleVerdictIsIgnored(t *testing.T) {
 		old := r.e.vss[0].tasks[0][0]
 		changed := each(conf(1, 2), func(rs *config.RealServer) { rs.Checkers[0].Conn.Timeout = 2 * time.Second })
 		r.reload(changed)
-		r.e.inbox.send(verdictEvent{task: old, verdict: 2, outcome: checker.Outcome{Result: checker.Failed}})
+		r.e.inbox.send(verdictEvent{task: old, verdict: 2, changed: true, outcome: checker.Outcome{Result: checker.Failed}})
 		r.pass(time.Millisecond)
 		r.want("1:1 2:1")
 	})
@@ -506,7 +506,7 @@ func TestBurstIsOneTurn(t *testing.T) {
 		vs := r.e.vss[0]
 		r.writes()
 		for i := range 25 {
-			r.e.inbox.send(verdictEvent{task: vs.tasks[i][0], verdict: 2, outcome: checker.Outcome{Result: checker.Failed}})
+			r.e.inbox.send(verdictEvent{task: vs.tasks[i][0], verdict: 2, changed: true, outcome: checker.Outcome{Result: checker.Failed}})
 		}
 		synctest.Wait()
 		if n := r.writes(); n != 25 {

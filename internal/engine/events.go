@@ -21,8 +21,17 @@ func (ev verdictEvent) handle(e *Engine) {
 	}
 	vs := t.vs
 	rs := vs.Servers[t.server]
-	name := rsName(rs.Config.Key, vs.Config)
-	r := t.rules.Load()
+	// The weight first: a server that comes back comes back with it.
+	change, err := vs.SetDynamic(t.server, t.check, ev.dynamic)
+	if err != nil {
+		e.log.Error("Weight lost, this is a bug", "err", err)
+		return
+	}
+	e.apply(vs, change, "")
+	if !ev.changed {
+		return
+	}
+	r, name := t.rules.Load(), rsName(rs.Config.Key, vs.Config)
 	if ev.verdict == framework.Down {
 		vs.rs[t.server].failed = fmt.Sprintf("%s: %s", r.kind, ev.outcome.Reason)
 		e.log.Warn("Check failed", "checker", r.kind, "rs", name, "vs", vs.name, "reason", ev.outcome.Reason,
@@ -30,19 +39,25 @@ func (ev verdictEvent) handle(e *Engine) {
 	} else {
 		e.log.Info("Check passed", "checker", r.kind, "rs", name, "vs", vs.name, "reason", ev.outcome.Reason, "took", ev.outcome.Took.Round(time.Microsecond))
 	}
-	unverified := rs.Unverified()
-	change, err := vs.SetVerdict(t.server, t.check, ev.verdict)
+	unverified, known := rs.Unverified(), rs.Checkers[t.check] != framework.Unknown
+	change, err = vs.SetVerdict(t.server, t.check, ev.verdict)
 	if err != nil {
 		e.log.Error("Verdict lost, this is a bug", "err", err)
 		return
 	}
+	body := mailOf(rs.Config.Checkers[t.check], ev.verdict, ev.outcome)
+	told := len(change.Servers) > 0 && change.Servers[0].AliveChanged
 	if unverified && !rs.Alive() && !rs.Unverified() {
 		// It was never up, but now it is known to be down: keepalived tells of an
 		// alpha server's first failure too.
-		e.noteServer(vs, rs, false)
+		e.noteServer(vs, rs, false, body)
 		e.must(e.applier.SetAlive(vs.Config.Key, rs.Config.Key, false))
+		told = true
 	}
-	e.apply(vs, change)
+	e.apply(vs, change, body)
+	if !told && (known || ev.verdict == framework.Down) {
+		e.noteChecker(vs, rs, t.check, body)
+	}
 }
 
 func (ev fileEvent) handle(e *Engine) {
@@ -56,20 +71,21 @@ func (ev fileEvent) handle(e *Engine) {
 			e.log.Error("File value lost, this is a bug", "err", err)
 			continue
 		}
-		e.apply(u.vs, change)
+		// keepalived mails nothing about files.
+		e.apply(u.vs, change, "")
 	}
 }
 
 // apply logs what changed, in keepalived's words where it has them, and hands the
-// facts on.
-func (e *Engine) apply(vs *server, change framework.Change) {
+// facts on; mail is the text of an alert, "" for none.
+func (e *Engine) apply(vs *server, change framework.Change, mail string) {
 	e.touched[vs] = true
 	for _, c := range change.Servers {
 		rs := vs.Servers[c.Index]
 		key, name := rs.Config.Key, rsName(rs.Config.Key, vs.Config)
 		if c.AliveChanged {
 			e.logAlive(vs, rs, name)
-			e.noteServer(vs, rs, rs.Alive())
+			e.noteServer(vs, rs, rs.Alive(), mail)
 			e.must(e.applier.SetAlive(vs.Config.Key, key, rs.Alive()))
 		}
 		if c.WeightChanged {
@@ -79,7 +95,7 @@ func (e *Engine) apply(vs *server, change framework.Change) {
 		}
 	}
 	e.logQuorum(vs, change.Quorum)
-	e.noteQuorum(vs, change.Quorum)
+	e.noteQuorum(vs, change.Quorum, mailQuorum(vs, change.Quorum))
 	e.must(e.applier.Quorum(vs.Config.Key, change.Quorum))
 }
 

@@ -16,6 +16,10 @@ const (
 	RealServerDown
 	QuorumUp
 	QuorumDown
+	// CheckerUp and CheckerDown are a check's turn that did not change its real
+	// server, which is up or down: only mail tells of it.
+	CheckerUp
+	CheckerDown
 )
 
 // Notice is one thing that an operator may want to be told: a real server or a
@@ -27,6 +31,9 @@ type Notice struct {
 	VS, RS string
 	// Script is what the configuration wants run; nil for nothing.
 	Script *config.Script
+	// Mail is the text of the alert that the configuration wants sent, in
+	// keepalived's words (facts 12.1); "" for none.
+	Mail string
 }
 
 // notices are those that wait for the table. While the kernel refuses a change a
@@ -36,10 +43,14 @@ type notices struct {
 	last  map[subject]Notice
 }
 
-type subject struct{ vs, rs string }
+type subject struct {
+	vs, rs string
+	// check is a checker's place in its real server, -1 for the server itself.
+	check int
+}
 
-func (n *notices) add(note Notice) {
-	s := subject{note.VS, note.RS}
+func (n *notices) add(note Notice, check int) {
+	s := subject{note.VS, note.RS, check}
 	if n.last == nil {
 		n.last = map[subject]Notice{}
 	}
@@ -63,21 +74,44 @@ func (e *Engine) tell() {
 	e.notices = notices{}
 }
 
-func (e *Engine) noteServer(vs *server, rs *framework.RealServer, up bool) {
+func (e *Engine) noteServer(vs *server, rs *framework.RealServer, up bool, mail string) {
 	n := Notice{Kind: RealServerDown, VS: vs.name, RS: rsName(rs.Config.Key, vs.Config), Script: rs.Config.NotifyDown}
 	if up {
 		n.Kind, n.Script = RealServerUp, rs.Config.NotifyUp
 	}
-	e.notices.add(n)
+	if rs.Config.SMTPAlert {
+		n.Mail = mail
+	}
+	e.notices.add(n, -1)
 }
 
-func (e *Engine) noteQuorum(vs *server, ev framework.QuorumEvent) {
+// noteChecker tells, by mail alone, of a check that turned without its server.
+func (e *Engine) noteChecker(vs *server, rs *framework.RealServer, check int, mail string) {
+	if !rs.Config.SMTPAlert || e.config.Global.Mail.NoCheckerEmails {
+		return
+	}
+	n := Notice{Kind: CheckerDown, VS: vs.name, RS: rsName(rs.Config.Key, vs.Config), Mail: mail}
+	if rs.Alive() {
+		n.Kind = CheckerUp
+	}
+	e.notices.add(n, check)
+}
+
+// noteQuorum tells of a quorum's move; mail is the alert's text.
+func (e *Engine) noteQuorum(vs *server, ev framework.QuorumEvent, mail string) {
+	n := Notice{VS: vs.name}
 	switch ev {
 	case framework.QuorumGained:
-		e.notices.add(Notice{Kind: QuorumUp, VS: vs.name, Script: vs.Config.QuorumUp})
+		n.Kind, n.Script = QuorumUp, vs.Config.QuorumUp
 	case framework.QuorumLost:
-		e.notices.add(Notice{Kind: QuorumDown, VS: vs.name, Script: vs.Config.QuorumDown})
+		n.Kind, n.Script = QuorumDown, vs.Config.QuorumDown
+	default:
+		return
 	}
+	if vs.Config.SMTPAlert {
+		n.Mail = mail
+	}
+	e.notices.add(n, -1)
 }
 
 // noteStart tells of a virtual server that is new to this process: its quorum, and
@@ -87,28 +121,28 @@ func (e *Engine) noteStart(vs *server) {
 	if e.config.Global.RSInitNotifies {
 		for _, rs := range vs.Servers {
 			if rs.Alive() {
-				e.noteServer(vs, rs, true)
+				e.noteServer(vs, rs, true, "")
 			}
 		}
 	}
 	switch {
 	case vs.QuorumUp():
-		e.noteQuorum(vs, framework.QuorumGained)
+		e.noteQuorum(vs, framework.QuorumGained, mailStartUp)
 	case vs.Config.Sorry != nil:
-		e.noteQuorum(vs, framework.QuorumLost)
+		e.noteQuorum(vs, framework.QuorumLost, mailStartDown)
 	}
 }
 
 // noteGone tells of servers that leave a running virtual server, or of a whole one
-// that leaves (facts 7.5: as if omega were set).
-func (e *Engine) noteGone(was *server, stays map[config.RSKey]bool, whole bool) {
+// that leaves (facts 7.5: as if omega were set); mail is the alert's text.
+func (e *Engine) noteGone(was *server, stays map[config.RSKey]bool, whole bool, mail string) {
 	for _, rs := range was.Servers {
 		if rs.Alive() && !stays[rs.Config.Key] {
-			e.noteServer(was, rs, false)
+			e.noteServer(was, rs, false, mail)
 		}
 	}
 	if whole && was.QuorumUp() {
-		e.noteQuorum(was, framework.QuorumLost)
+		e.noteQuorum(was, framework.QuorumLost, mail)
 	}
 }
 
@@ -117,9 +151,9 @@ func (e *Engine) noteGone(was *server, stays map[config.RSKey]bool, whole bool) 
 func (e *Engine) noteStop() {
 	for _, vs := range e.vss {
 		if vs.Config.Omega {
-			e.noteGone(vs, nil, false)
+			e.noteGone(vs, nil, false, mailStop)
 			// Told even if the quorum was down already, as keepalived does.
-			e.noteQuorum(vs, framework.QuorumLost)
+			e.noteQuorum(vs, framework.QuorumLost, mailStop)
 		}
 	}
 	e.tell()

@@ -64,7 +64,7 @@ func (e *Engine) piece(vs *server, now time.Time) *piece {
 		Name: vs.name, Scheduler: vs.Config.Scheduler,
 		Quorum: vs.Config.Quorum, Hysteresis: vs.Config.Hysteresis,
 		Alive: vs.Sum(), QuorumUp: vs.QuorumUp(), Since: vs.since,
-		SorryServing: vs.Config.Sorry != nil && !vs.QuorumUp(),
+		Suspended: vs.suspended, SorryServing: vs.Config.Sorry != nil && !vs.QuorumUp(),
 	}
 	if s := vs.Config.Sorry; s != nil {
 		p.vs.Sorry = &SorryServer{Address: s.Key.String(), Serving: p.vs.SorryServing}
@@ -99,11 +99,10 @@ func (e *Engine) piece(vs *server, now time.Time) *piece {
 			}
 		}
 		for j, c := range rs.Config.Checkers {
-			k := Checker{Kind: c.Kind.String(), Verdict: rs.Checkers[j].String()}
-			if c.File != nil {
-				k.Target = "track_file " + c.File.Name
+			out.Checkers = append(out.Checkers, Checker{Kind: c.Kind.String(), Target: targetOf(c), Verdict: rs.Checkers[j].String()})
+			if d := rs.Dynamic[j]; d.Set {
+				out.Dynamic = append(out.Dynamic, Dynamic{c.Kind.String() + " " + targetOf(c), d.Weight})
 			}
-			out.Checkers = append(out.Checkers, k)
 		}
 		for _, f := range rs.Files {
 			contribution, fault := f.Status()
@@ -138,6 +137,11 @@ func situate(vs *server, rs *framework.RealServer, sit *situation) (State, strin
 				break
 			}
 		}
+		for i, d := range rs.Dynamic {
+			if d.Set && d.Weight == 0 {
+				why = fmt.Sprintf("%s asks for weight 0", rs.Config.Checkers[i].Kind)
+			}
+		}
 		if !rs.Alive() && !rs.Unverified() {
 			why += "; also " + down
 		}
@@ -154,6 +158,9 @@ func situate(vs *server, rs *framework.RealServer, sit *situation) (State, strin
 		return StateUp, "no checks"
 	}
 	for _, v := range rs.Checkers {
+		if v == framework.Unknown && vs.suspended {
+			return StateUp, "trusted, not checked while the address is not on this host"
+		}
 		if v == framework.Unknown {
 			return StateUp, "trusted, not checked yet"
 		}

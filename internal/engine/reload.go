@@ -30,14 +30,14 @@ func (ev reloadEvent) handle(e *Engine) {
 		}
 		fvs, quorum := framework.Next(was.VirtualServer, vc, e.trustNew(was, vc), lookup(values))
 		vs := e.adopt(fvs, was, false)
-		e.noteGone(was, keys(vc), false)
+		e.noteGone(was, keys(vc), false, mailRemove)
 		e.logQuorum(vs, quorum)
-		e.noteQuorum(vs, quorum)
+		e.noteQuorum(vs, quorum, mailQuorum(vs, quorum))
 		delete(old, vc.Key)
 	}
 	for _, was := range old {
 		e.log.Info("Virtual server removed from the configuration, draining it", "vs", was.name)
-		e.noteGone(was, nil, true)
+		e.noteGone(was, nil, true, mailRemove)
 		e.dropTasks(was.tasks)
 	}
 	e.index()
@@ -79,7 +79,7 @@ func keys(vc *config.VirtualServer) map[config.RSKey]bool {
 // go on. At a cold start first runs are spread over warmup; what a reload adds is
 // probed at once.
 func (e *Engine) adopt(fvs *framework.VirtualServer, was *server, start bool) *server {
-	vs := &server{VirtualServer: fvs, name: vsName(fvs.Config), since: time.Now()}
+	vs := &server{VirtualServer: fvs, name: vsName(fvs.Config), since: time.Now(), suspended: e.away(fvs.Config)}
 	byKey := map[config.RSKey]int{}
 	// left are the old tasks that nobody has taken over yet. They are a copy:
 	// readers still hold the old lists.
@@ -113,6 +113,7 @@ func (e *Engine) adopt(fvs *framework.VirtualServer, was *server, start bool) *s
 				t.vs, t.server, t.check = vs, i, k
 				t.rules.Store(r)
 				tasks[k] = t
+				e.suspendTask(t, was.suspended, vs.suspended)
 				continue
 			}
 			// keepalived gives a new checker on a live server its retries, and
@@ -132,13 +133,6 @@ func (e *Engine) addTask(vs *server, i, k int, c *config.Checker, r *rules, stri
 	e.nextID++
 	t := &task{id: e.nextID, vs: vs, server: i, check: k, engine: e, machine: framework.NewMachine(strict)}
 	t.rules.Store(r)
-	probe, err := e.opts.Probe(e.config, c)
-	if err != nil {
-		// Validation should have seen it; a server must not be down, nor seem
-		// checked, because of our own mistake.
-		e.log.Error("Checker cannot be run, its last verdict stays", "checker", r.kind, "rs", r.rs, "vs", r.vs, "err", err)
-		return nil
-	}
 	e.tasks[t.id] = t
 	first := time.Duration(0)
 	if spread {
@@ -146,8 +140,27 @@ func (e *Engine) addTask(vs *server, i, k int, c *config.Checker, r *rules, stri
 		// same after a restart.
 		first = checker.Spread(vs.name+framework.Definition(c), c.Warmup)
 	}
-	e.opts.Scheduler.Add(checker.Task{ID: t.id, Probe: probe, Judge: t.judge, Timeout: timeout(c), First: first})
+	if !vs.suspended && !e.schedule(t, first) {
+		delete(e.tasks, t.id)
+		return nil
+	}
 	return t
+}
+
+// schedule makes a task's probe and has it run. It is false, and logged, if that
+// cannot be.
+func (e *Engine) schedule(t *task, first time.Duration) bool {
+	c := t.vs.Servers[t.server].Config.Checkers[t.check]
+	probe, err := e.opts.Probe(e.config, c)
+	if err != nil {
+		// Validation should have seen it; a server must not be down, nor seem
+		// checked, because of our own mistake.
+		r := t.rules.Load()
+		e.log.Error("Checker cannot be run, its last verdict stays", "checker", r.kind, "rs", r.rs, "vs", r.vs, "err", err)
+		return false
+	}
+	e.opts.Scheduler.Add(checker.Task{ID: t.id, Probe: probe, Judge: t.judge, Timeout: timeout(c), First: first})
+	return true
 }
 
 // dropTasks ends the tasks that nobody took over.

@@ -26,19 +26,33 @@ type farm struct {
 	mu     sync.Mutex
 	result map[string]checker.Outcome
 	probes map[string]int
+	// delay is how long a probe takes.
+	delay time.Duration
 }
 
-func (f *farm) set(n int, r checker.Result, reason string) {
+func (f *farm) set(n int, r checker.Result, reason string) { f.setPort(n, 80, r, reason) }
+
+func (f *farm) setPort(n, port int, r checker.Result, reason string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.result[target(n)] = checker.Outcome{Result: r, Reason: reason, Took: time.Millisecond}
+	f.result[at(n, port)] = checker.Outcome{Result: r, Reason: reason, Took: time.Millisecond}
 }
 
-func (f *farm) count(n int) int {
+func (f *farm) put(n int, o checker.Outcome) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.probes[target(n)]
+	f.result[target(n)] = o
 }
+
+func (f *farm) count(n int) int { return f.countPort(n, 80) }
+
+func (f *farm) countPort(n, port int) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.probes[at(n, port)]
+}
+
+func at(n, port int) string { return fmt.Sprintf("10.0.0.%d:%d", n, port) }
 
 func target(n int) string { return fmt.Sprintf("10.0.0.%d:80", n) }
 
@@ -48,10 +62,13 @@ type farmProbe struct {
 }
 
 func (p farmProbe) Run(context.Context) checker.Outcome {
+	time.Sleep(p.f.delay)
 	p.f.mu.Lock()
 	defer p.f.mu.Unlock()
 	p.f.probes[p.at]++
-	return p.f.result[p.at]
+	o := p.f.result[p.at]
+	o.Took = max(o.Took, p.f.delay)
+	return o
 }
 
 // fakeFiles has values that a test sets before Watch.

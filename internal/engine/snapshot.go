@@ -53,6 +53,9 @@ type VirtualServer struct {
 	Alive      int64     `json:"alive_weight"`
 	QuorumUp   bool      `json:"quorum_up"`
 	Since      time.Time `json:"since"`
+	// Suspended: its address is not on this host, so that nothing of it is checked
+	// (ha_suspend).
+	Suspended bool `json:"suspended,omitempty"`
 	// SorryServing: the sorry server is in, the real servers are out.
 	SorryServing bool         `json:"sorry_serving"`
 	Sorry        *SorryServer `json:"sorry_server,omitempty"`
@@ -101,6 +104,15 @@ type RealServer struct {
 	Checkers         []Checker `json:"checkers,omitempty"`
 	// TrackFiles are the files that move its weight.
 	TrackFiles []TrackFile `json:"track_files,omitempty"`
+	// Dynamic are the weights that its checks ask for, in the checks' order; a
+	// check that asks for none is not here.
+	Dynamic []Dynamic `json:"dynamic_weights,omitempty"`
+}
+
+// Dynamic is the weight that a check asks for by misc_dynamic.
+type Dynamic struct {
+	Checker string `json:"checker"`
+	Weight  int64  `json:"weight"`
 }
 
 // TrackFile is a file's present contribution to a weight.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,12 +25,16 @@ type task struct {
 	mu      sync.Mutex
 	machine framework.Machine
 	last    lastOutcome
+	dynamic framework.Dynamic
 }
 
 // rules are what a reload may change without touching the machine.
 type rules struct {
 	framework.Rules
 	logAll bool
+	// fromStart counts the pause from the start of a run and not from its end: a
+	// script that takes long is not run less often (facts 4.13).
+	fromStart bool
 	// Names for the log and for status.
 	kind, target, rs, vs string
 }
@@ -56,6 +61,8 @@ func (t *task) judge(o checker.Outcome) time.Duration {
 	was := t.machine.Verdict()
 	changed, next := t.machine.Step(r.Rules, o.Result == checker.OK)
 	verdict := t.machine.Verdict()
+	weighed := t.weigh(o)
+	dynamic := t.dynamic
 	t.mu.Unlock()
 	if before.Result == checker.Unable {
 		t.engine.log.Info("Check runs again", "checker", r.kind, "rs", r.rs, "vs", r.vs)
@@ -63,10 +70,24 @@ func (t *task) judge(o checker.Outcome) time.Duration {
 	if o.Result == checker.Failed && r.logAll && was != framework.Down {
 		t.engine.log.Info("Check failed", "checker", r.kind, "rs", r.rs, "vs", r.vs, "reason", o.Reason, "attempt", attempt, "limit", limit)
 	}
-	if changed {
-		t.engine.inbox.send(verdictEvent{t, verdict, o, min(attempt, limit), limit})
+	if changed || weighed {
+		t.engine.inbox.send(verdictEvent{t, verdict, changed, dynamic, o, min(attempt, limit), limit})
+	}
+	if r.fromStart {
+		next = max(next-o.Took, time.Microsecond)
 	}
 	return next
+}
+
+// weigh takes the weight that a good run asks for and reports whether it is another
+// than before. A bad run says nothing of weights.
+func (t *task) weigh(o checker.Outcome) bool {
+	if o.Result != checker.OK {
+		return false
+	}
+	was := t.dynamic
+	t.dynamic = framework.Dynamic{Weight: o.Weight, Set: o.Weighted}
+	return t.dynamic != was
 }
 
 // status fills in what changes with every run.
@@ -97,19 +118,40 @@ func ruleset(cfg *config.Config, vs *config.VirtualServer, rs *config.RealServer
 			Rise:             c.Rise,
 			SlowDown:         c.Kind == config.HTTPGet || c.Kind == config.SSLGet,
 		},
-		logAll: c.LogAllFailures || cfg.Global.CheckerLogAllFailures,
-		kind:   c.Kind.String(),
-		target: c.Conn.Target.String(),
-		rs:     rsName(rs.Key, vs),
-		vs:     vsName(vs),
+		logAll:    c.LogAllFailures || cfg.Global.CheckerLogAllFailures,
+		fromStart: c.Kind == config.MiscCheck,
+		kind:      c.Kind.String(),
+		target:    targetOf(c),
+		rs:        rsName(rs.Key, vs),
+		vs:        vsName(vs),
 	}
 }
+
+// targetOf says what a checker asks, for people.
+func targetOf(c *config.Checker) string {
+	switch c.Kind {
+	case config.MiscCheck:
+		return strings.Join(c.Misc.Script.Argv, " ")
+	case config.PingCheck:
+		return c.Conn.Target.Addr().String()
+	case config.FileCheck:
+		return "track_file " + c.File.Name
+	}
+	return c.Conn.Target.String()
+}
+
+// killing is what a script may still take after its own limit until it has been
+// made to end.
+const killing = 5 * time.Second
 
 // timeout is the one deadline of a whole run: several urls are asked one after the
 // other, each within the connection's own.
 func timeout(c *config.Checker) time.Duration {
-	if c.HTTP != nil {
+	switch {
+	case c.HTTP != nil:
 		return c.Conn.Timeout * time.Duration(max(len(c.HTTP.URLs), 1))
+	case c.Misc != nil:
+		return c.Misc.Timeout + killing
 	}
 	return c.Conn.Timeout
 }

@@ -19,13 +19,17 @@ type Values func(name string) int64
 func New(cfg *config.VirtualServer, trust Trust, values Values) (*VirtualServer, QuorumEvent) {
 	vs := &VirtualServer{Config: cfg}
 	for _, rc := range cfg.RealServers {
-		rs := &RealServer{Config: rc, Checkers: make([]Verdict, len(rc.Checkers))}
+		rs := newServer(rc)
 		rs.Trusted = trust(rc)
 		rs.fill(values)
 		vs.Servers = append(vs.Servers, rs)
 	}
 	vs.recompute()
 	return vs, vs.evaluate()
+}
+
+func newServer(rc *config.RealServer) *RealServer {
+	return &RealServer{Config: rc, Checkers: make([]Verdict, len(rc.Checkers)), Dynamic: make([]Dynamic, len(rc.Checkers))}
 }
 
 // fill sets the file values, and with them the verdicts of file checkers, which
@@ -60,13 +64,13 @@ func Next(old *VirtualServer, cfg *config.VirtualServer, trust Trust, values Val
 	}
 	vs := &VirtualServer{Config: cfg, quorumUp: old.quorumUp}
 	for _, rc := range cfg.RealServers {
-		rs := &RealServer{Config: rc, Checkers: make([]Verdict, len(rc.Checkers))}
+		rs := newServer(rc)
 		if was, ok := byKey[rc.Key]; ok {
 			rs.Trusted = was.alive
 			match := MatchCheckers(was.Config.Checkers, rc.Checkers)
 			for i, j := range match {
 				if j >= 0 {
-					rs.Checkers[i] = was.Checkers[j]
+					rs.Checkers[i], rs.Dynamic[i] = was.Checkers[j], was.Dynamic[j]
 				}
 			}
 		} else {
@@ -105,6 +109,18 @@ func Definition(c *config.Checker) string {
 	s := fmt.Sprintf("%d|%+v", c.Kind, c.Conn)
 	if c.File != nil {
 		s += fmt.Sprintf("|file=%s", c.File.Name)
+	}
+	switch {
+	case c.SMTP != nil:
+		s += fmt.Sprintf("|%q", c.SMTP.Helo)
+	case c.DNS != nil:
+		s += fmt.Sprintf("|%s %q", c.DNS.Type, c.DNS.Name)
+	case c.UDP != nil:
+		u := c.UDP
+		s += fmt.Sprintf("|%t %x|%t %x %x %d-%d", u.Payload != nil, u.Payload, u.Require, u.Reply, u.Mask, u.Min, u.Max)
+	case c.Misc != nil:
+		m := c.Misc
+		s += fmt.Sprintf("|%q %q %q|%v %t", m.Script.Argv, m.Script.User, m.Script.Group, m.Timeout, m.Dynamic)
 	}
 	if h := c.HTTP; h != nil {
 		s += fmt.Sprintf("|%d|%q|%t|%q|%q|%t", h.Protocol, h.VirtualHost, h.SNI, h.SNIName, h.SNIVirtualHost, h.TLSCompliant)

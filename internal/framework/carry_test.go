@@ -138,7 +138,31 @@ func TestDefinitionSeesEverything(t *testing.T) {
 		"digest":       func(c *config.Checker) { c.HTTP.URLs[0].HasDigest = true },
 		"pattern":      func(c *config.Checker) { c.HTTP.URLs[0].Regex.Pattern = "no" },
 		"regex offset": func(c *config.Checker) { c.HTTP.URLs[0].Regex.MinOffset = 1 },
-		"second url":   func(c *config.Checker) { c.HTTP.URLs = append(c.HTTP.URLs, config.URL{Path: "/"}) },
+		"helo":         func(c *config.Checker) { c.SMTP = &config.SMTP{Helo: "a"} },
+		"dns type":     func(c *config.Checker) { c.DNS = &config.DNS{Type: "A"} },
+		"dns name":     func(c *config.Checker) { c.DNS = &config.DNS{Name: "a"} },
+		"payload":      func(c *config.Checker) { c.UDP = &config.Datagram{Payload: []byte{1}} },
+		"no payload":   func(c *config.Checker) { c.UDP = &config.Datagram{Payload: []byte{}} },
+		"the default":  func(c *config.Checker) { c.UDP = &config.Datagram{} },
+		"require":      func(c *config.Checker) { c.UDP = &config.Datagram{Require: true} },
+		"reply":        func(c *config.Checker) { c.UDP = &config.Datagram{Reply: []byte{1}, Mask: []byte{255}} },
+		"mask":         func(c *config.Checker) { c.UDP = &config.Datagram{Reply: []byte{1}, Mask: []byte{15}} },
+		"length":       func(c *config.Checker) { c.UDP = &config.Datagram{Max: 9} },
+		"script":       func(c *config.Checker) { c.Misc = &config.Misc{Script: &config.Script{Argv: []string{"/a", "b"}}} },
+		"one word":     func(c *config.Checker) { c.Misc = &config.Misc{Script: &config.Script{Argv: []string{"/a b"}}} },
+		"script user": func(c *config.Checker) {
+			c.Misc = &config.Misc{Script: &config.Script{Argv: []string{"/a"}, User: "u"}}
+		},
+		"script group": func(c *config.Checker) {
+			c.Misc = &config.Misc{Script: &config.Script{Argv: []string{"/a"}, Group: "u"}}
+		},
+		"dynamic": func(c *config.Checker) {
+			c.Misc = &config.Misc{Script: &config.Script{Argv: []string{"/a"}}, Dynamic: true}
+		},
+		"misc timeout": func(c *config.Checker) {
+			c.Misc = &config.Misc{Script: &config.Script{Argv: []string{"/a"}}, Timeout: 1}
+		},
+		"second url": func(c *config.Checker) { c.HTTP.URLs = append(c.HTTP.URLs, config.URL{Path: "/"}) },
 	}
 	seen := map[string]string{Definition(base()): "base"}
 	for name, change := range changes {

@@ -22,6 +22,9 @@ type RealServer struct {
 	// Files are the watched values: those of Config.TrackFiles in their order,
 	// then one for each FILE_CHECK.
 	Files []FileValue
+	// Dynamic are the weights that checkers ask for, in the order of
+	// Config.Checkers.
+	Dynamic []Dynamic
 
 	alive  bool
 	weight int64
@@ -39,6 +42,15 @@ type FileValue struct {
 	// track_file in the real server itself, where a fault is a drain and not a
 	// failure.
 	Checker int
+}
+
+// Dynamic is the weight that a MISC_CHECK with misc_dynamic asks for by its exit
+// status. It is an absolute weight, and what it adds is computed from it whenever
+// it is wanted: keepalived stores the difference, which a timeout leaves behind
+// for good (case C06).
+type Dynamic struct {
+	Weight int64
+	Set    bool
 }
 
 // Status returns the file's contribution to a weight and whether it means
@@ -108,10 +120,18 @@ func (rs *RealServer) Unverified() bool {
 	return true
 }
 
-// computeWeight sums the configured weight and every contribution. A fault of a
-// weightless track_file is the operator's "out": weight 0, a drain.
+// computeWeight sums the configured weight and every contribution, as facts 4.13
+// and 8.3 have them: a check that asks for a weight contributes the difference to
+// the configured one, so that two such checks add up, and while it is down it
+// contributes nothing. A fault of a weightless track_file is the operator's "out":
+// weight 0, a drain.
 func (rs *RealServer) computeWeight() int64 {
 	sum := rs.Config.Weight
+	for i, d := range rs.Dynamic {
+		if d.Set && rs.Checkers[i] != Down {
+			sum += d.Weight - rs.Config.Weight
+		}
+	}
 	for _, f := range rs.Files {
 		c, fault := f.Status()
 		if fault && f.Checker < 0 {
@@ -188,6 +208,16 @@ func (vs *VirtualServer) SetVerdict(server, checker int, v Verdict) (Change, err
 		return Change{}, fmt.Errorf("verdict for checker %d of real server %d: no such checker", checker, server)
 	}
 	vs.Servers[server].Checkers[checker] = v
+	return vs.update(server), nil
+}
+
+// SetDynamic records the weight that a checker asks for, or that it asks for none,
+// and returns what it changes.
+func (vs *VirtualServer) SetDynamic(server, checker int, d Dynamic) (Change, error) {
+	if server < 0 || server >= len(vs.Servers) || checker < 0 || checker >= len(vs.Servers[server].Dynamic) {
+		return Change{}, fmt.Errorf("weight of checker %d of real server %d: no such checker", checker, server)
+	}
+	vs.Servers[server].Dynamic[checker] = d
 	return vs.update(server), nil
 }
 

@@ -3,6 +3,7 @@ package framework
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -243,9 +244,57 @@ func TestC06WeightFromFacts(t *testing.T) {
 	})
 }
 
+// TestC06DynamicWeights: the weight is what the checks ask for now, whatever they
+// asked for before and however often they failed in between.
+func TestC06DynamicWeights(t *testing.T) {
+	type step struct {
+		check   int
+		verdict Verdict
+		dynamic Dynamic
+		want    int64
+	}
+	ask := func(w int64) Dynamic { return Dynamic{Weight: w, Set: true} }
+	for name, steps := range map[string][]step{
+		"exit 12, timeout, exit 12, timeout": {{0, Up, ask(10), 10}, {0, Down, ask(10), 5}, {0, Up, ask(10), 10}, {0, Down, ask(10), 5}, {0, Up, Dynamic{}, 5}},
+		"exit 12, timeout, exit 22":          {{0, Up, ask(10), 10}, {0, Down, ask(10), 5}, {0, Up, ask(20), 20}},
+		"two scripts add up":                 {{0, Up, ask(10), 10}, {1, Up, ask(7), 12}, {1, Up, Dynamic{}, 10}},
+		"their sum may be nothing":           {{0, Up, ask(0), 0}, {1, Up, ask(2), 0}, {1, Up, ask(9), 4}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := pool(1, 0, 5)
+			cfg.RealServers[0].Checkers = []*config.Checker{tcp("10.0.0.1:80"), tcp("10.0.0.1:81")}
+			vs, _ := New(cfg, trusted, noFiles)
+			for i, s := range steps {
+				if _, err := vs.SetDynamic(0, s.check, s.dynamic); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := vs.SetVerdict(0, s.check, s.verdict); err != nil {
+					t.Fatal(err)
+				}
+				if got := vs.Servers[0].Weight(); got != s.want {
+					t.Errorf("step %d: weight %d, want %d", i+1, got, s.want)
+				}
+				if sum := vs.Servers[0].counted(); vs.Sum() != sum {
+					t.Errorf("step %d: sum %d, counted %d", i+1, vs.Sum(), sum)
+				}
+			}
+			// A reload with another configured weight keeps what is asked for.
+			next := pool(1, 0, 8)
+			next.RealServers[0].Checkers = cfg.RealServers[0].Checkers
+			after, _ := Next(vs, next, trusted, noFiles)
+			if d := vs.Servers[0].Dynamic; !slices.Equal(d, after.Servers[0].Dynamic) {
+				t.Errorf("dynamic weights %v after the reload, %v before", after.Servers[0].Dynamic, d)
+			}
+		})
+	}
+}
+
 func TestUnknownIndexIsAnError(t *testing.T) {
 	vs, _ := New(pool(1, 0, 1), trusted, noFiles)
 	for _, i := range [][2]int{{-1, 0}, {1, 0}, {0, 1}, {0, -1}} {
+		if _, err := vs.SetDynamic(i[0], i[1], Dynamic{}); err == nil {
+			t.Errorf("weight for %v accepted", i)
+		}
 		if _, err := vs.SetVerdict(i[0], i[1], Up); err == nil {
 			t.Errorf("verdict for %v accepted", i)
 		}
