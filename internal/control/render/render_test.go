@@ -66,7 +66,8 @@ func troubled() *engine.Snapshot {
 		{Address: "10.0.0.13:80", State: engine.StateMaintenance, Reason: "track_file drain13 is -10", Since: ago(26 * time.Hour), Method: "DR", WeightConfigured: 10, WeightWanted: 0,
 			TrackFiles: []engine.TrackFile{{Name: "drain13", Path: "/run/sluice/drain13", Value: -10, Contribution: -10}, {Name: "kill", Path: "/run/kill", Value: 1, Fault: true}}},
 		{Address: "10.0.0.14:80", State: engine.StateUnverified, Reason: "waits for its first good check", Since: ago(time.Second), Method: "DR", WeightConfigured: 10, WeightWanted: -1},
-		{Address: "10.0.0.15:80", State: engine.StateUp, Reason: "all checks pass", Method: "DR", WeightConfigured: 5, WeightWanted: 5},
+		{Address: "10.0.0.15:80", State: engine.StateUp, Reason: "all checks pass", Method: "DR", WeightConfigured: 5, WeightWanted: 5,
+			Dynamic: []engine.Dynamic{{Checker: "MISC_CHECK /usr/local/bin/load", Weight: 5}}},
 	}
 	vs.Services[0].Destinations = []engine.Destination{
 		{Address: "10.0.0.11:80", Wanted: 0, Kernel: 0},
@@ -76,6 +77,7 @@ func troubled() *engine.Snapshot {
 		{Address: "10.0.0.16:80", Wanted: -1, Kernel: 0, Active: 3, Inactive: 1, Drain: &engine.Drain{Since: ago(130 * time.Second), Why: "removed by reload", WaitsFor: "3 active and 1 inactive connections", Deadline: now.Add(470 * time.Second)}},
 		{Address: "10.0.0.17:80", Wanted: -1, Kernel: 7, Active: 1},
 	}
+	s.VirtualServers[1].Suspended = true
 	s.VirtualServers[1].Services = nil
 	s.VirtualServers[1].RealServers = nil
 	s.Leaving = []engine.Service{{Name: "192.0.2.66:25/tcp", Destinations: []engine.Destination{

@@ -37,6 +37,9 @@ func (p *printer) virtualServer(vs *engine.VirtualServer, observe bool) {
 	p.line("")
 	p.line("%s %s  %s for %s: weight %d alive, %s needed", p.color(bold, clean(vs.Name)), clean(vs.Scheduler),
 		quorum, p.ago(vs.Since), vs.Alive, need)
+	if vs.Suspended {
+		p.line("  %s: its address is not on this host, nothing is checked (ha_suspend)", p.color(odd, "SUSPENDED"))
+	}
 	names := make([]string, len(vs.Services))
 	for i, svc := range vs.Services {
 		names[i] = clean(svc.Name)
@@ -295,6 +298,9 @@ func (p *printer) checks(rs *engine.RealServer) []string {
 			s += fmt.Sprintf(", adds %d to the weight", f.Contribution)
 		}
 		lines = append(lines, s)
+	}
+	for _, d := range rs.Dynamic {
+		lines = append(lines, fmt.Sprintf("%s asks for weight %d", clean(d.Checker), d.Weight))
 	}
 	return lines
 }
