@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -412,6 +413,32 @@ func BenchmarkSMTPProbe(b *testing.B) {
 	for b.Loop() {
 		if o := p.Run(b.Context()); o.Result != checker.OK {
 			b.Fatal(o.Reason)
+		}
+	}
+}
+
+// closed is a connection that takes nothing more.
+type closed struct{}
+
+func (closed) Write([]byte) (int, error) { return 0, syscall.EPIPE }
+
+func TestAnAnswerCountsThoughTheCommandWasNotTaken(t *testing.T) {
+	for said, want := range map[string]string{
+		"250 a\r\n221 b\r\n": "",
+		"421 too slow\r\n":   `answer to HELO from target: 421 "too slow", expected 250, after `,
+		"":                   "send HELO to target: broken pipe (EPIPE) after ",
+		"250 a\r\n":          "send QUIT to target: broken pipe (EPIPE) after ",
+	} {
+		d := dialogue{
+			probe: &probe{target: "target"}, ctx: t.Context(), began: time.Now(),
+			w: closed{}, r: bufio.NewReaderSize(strings.NewReader(said), MaxLine),
+		}
+		_, o := d.step("answer to HELO", "HELO a\r\n", codeOK)
+		if o == nil {
+			o = d.quit()
+		}
+		if want == "" && o != nil || want != "" && (o == nil || !strings.HasPrefix(o.Reason, want)) {
+			t.Errorf("%q: %+v, want %q", said, o, want)
 		}
 	}
 }
