@@ -18,6 +18,7 @@ require (
 require (
 	github.com/jsimonetti/rtnetlink/v2 v2.3.0 // indirect
 	github.com/mdlayher/socket v0.6.0 // indirect
+	golang.org/x/mod v0.42.0 // indirect
 	golang.org/x/net v0.62.0 // indirect
 	golang.org/x/tools v0.52.0 // indirect
 )
