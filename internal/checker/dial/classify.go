@@ -14,13 +14,13 @@ import (
 	"github.com/sluice-lb/sluice/internal/checker"
 )
 
-// Classify says whose fault an error of TCP, Read, Write or a protocol library on
-// top of them is. nil is OK.
+// Classify says whose fault an error of TCP, UDP, ICMP, of what they return, or of a
+// protocol library on top of that is. nil is OK.
 //
 //	the deadline had passed before the first system call: Unable
 //	a mark, an interface or a source address that cannot be used: Unable
-//	connect, at once: refused, unreachable, down, reset, aborted: Failed
-//	connect, at once: any other errno: Unable, nothing was sent
+//	connect or send, at once: refused, unreachable, down, reset, aborted: Failed
+//	connect or send, at once: any other errno: Unable, nothing was sent
 //	afterwards: Failed whatever it is, since the network or the peer said it
 //	no descriptors, memory or buffers, at any time: Unable
 //	the deadline: Failed; a cancelled context: Unable
@@ -48,7 +48,7 @@ func Classify(err error) checker.Result {
 	switch {
 	case !ok || e.Late:
 		return checker.Failed
-	case e.Op != "connect":
+	case e.Op != "connect" && e.Op != "send":
 		return checker.Unable
 	}
 	switch errno {
@@ -91,14 +91,14 @@ func explain(err error) string {
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
 		return "connection closed by the peer"
 	}
+	if q, ok := errors.AsType[*QueuedError](err); ok {
+		return q.Error()
+	}
 	errno, ok := errors.AsType[syscall.Errno](err)
 	if !ok {
 		return err.Error()
 	}
-	text := errno.Error()
-	if name := unix.ErrnoName(errno); name != "" {
-		text += " (" + name + ")"
-	}
+	text := errnoText(errno)
 	e, ok := errors.AsType[*Error](err)
 	if !ok {
 		return text
@@ -116,13 +116,22 @@ func explain(err error) string {
 		}
 		return "source address " + e.Local + " cannot be used: " + text
 	}
-	if errno == unix.EADDRNOTAVAIL {
+	// Datagram sockets that find no port say EAGAIN.
+	if errno == unix.EADDRNOTAVAIL || errno == unix.EAGAIN && e.Op == "connect" && !e.Late {
 		if e.Local != "" {
 			return "no free local port from source address " + e.Local + ": " + text
 		}
 		return "no free local port or no source address (see net.ipv4.ip_local_port_range): " + text
 	}
 	return text
+}
+
+// errnoText is an errno's text with its name.
+func errnoText(errno syscall.Errno) string {
+	if name := unix.ErrnoName(errno); name != "" {
+		return errno.Error() + " (" + name + ")"
+	}
+	return errno.Error()
 }
 
 // Elapsed rounds a duration for messages to about three digits.

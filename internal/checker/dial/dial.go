@@ -1,9 +1,10 @@
-// Package dial connects a checker to its target: source address and port,
-// interface, mark, and one deadline that the connection carries from the first
-// system call to the last byte. It also decides whose fault an error is
-// (Classify) and says it to people (Outcome).
+// Package dial connects a checker to its target, by TCP or with a datagram socket
+// (UDP, ICMP): source address and port, interface, mark, and one deadline that the
+// connection carries from the first system call to the last byte. It also decides
+// whose fault an error is (Classify) and says it to people (Outcome).
 //
-// It deliberately knows nothing of protocols: who dials reads and writes.
+// It deliberately knows nothing of what is said over a connection: who dials reads
+// and writes.
 //
 // # Decisions
 //
@@ -18,6 +19,16 @@
 // With a fixed source port the connection is closed by reset: a normal close
 // leaves the port in TIME_WAIT for a minute, in which the next check could not
 // be made. As in keepalived a port without a source address has no effect.
+//
+// Datagram sockets ask for the error queue (IP_RECVERR). Without it a connected
+// socket learns of a closed port, but not of a host or network that cannot be
+// reached; and only the queue says which ICMP message came, and from whom. A
+// source address that this machine does not have is its own fault for datagrams
+// as well, where keepalived calls it a failure of the server.
+//
+// Datagrams from anybody but the target are dropped. The kernel does that for
+// connected sockets, except for what came between bind and connect, and except
+// for ICMP datagram sockets, which it does not filter at all.
 package dial
 
 import (
@@ -38,14 +49,15 @@ import (
 
 // Error says which step of a connect failed.
 type Error struct {
-	// Op is start, socket, fwmark, interface, bind or connect.
+	// Op is start, socket, fwmark, interface, bind or connect, and for datagrams
+	// send or receive.
 	Op     string
 	Target netip.AddrPort
 	// Local is the source address, the interface or the mark that the failing
 	// operation was about, "" where there is none.
 	Local string
-	// Late is set when connect(2) had begun and the error came afterwards: it was
-	// the network or the peer that said so.
+	// Late is set when connect(2) or sending had begun and the error came
+	// afterwards: it was the network or the peer that said so.
 	Late bool
 	Err  error
 }
@@ -79,40 +91,27 @@ var _ net.Conn = (*Conn)(nil)
 // cancelling the context ends it at once. The error is an *Error, or the
 // context's when it was cancelled.
 func TCP(ctx context.Context, c *config.Connection) (*Conn, error) {
-	deadline := time.Now().Add(c.Timeout)
-	if d, ok := ctx.Deadline(); ok && (c.Timeout <= 0 || d.Before(deadline)) {
-		deadline = d
+	s, err := begin(ctx, c)
+	if err != nil {
+		return nil, err
 	}
-	if ctx.Err() == context.Canceled {
-		return nil, context.Canceled
-	}
-	target := netip.AddrPortFrom(c.Target.Addr().Unmap(), c.Target.Port())
-	fail := func(op, local string, late bool, err error) error {
-		return &Error{Op: op, Target: target, Local: local, Late: late, Err: err}
-	}
-	if !time.Now().Before(deadline) {
-		return nil, fail("start", "", false, errLate)
-	}
-	to, family, err := sockaddr(target)
+	fail := s.fail
+	fd, err := unix.Socket(s.family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
 	if err != nil {
 		return nil, fail("socket", "", false, err)
 	}
-	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
-	if err != nil {
-		return nil, fail("socket", "", false, err)
-	}
-	if op, local, err := prepare(fd, c); err != nil {
+	if op, local, err := prepare(fd, c, true); err != nil {
 		unix.Close(fd)
 		return nil, fail(op, local, false, err)
 	}
-	err = unix.Connect(fd, to)
+	err = unix.Connect(fd, s.to)
 	if err != nil && err != unix.EINPROGRESS && err != unix.EINTR {
 		unix.Close(fd)
 		return nil, fail("connect", source(c), false, err)
 	}
 	// From here on the descriptor is the poller's.
-	conn := &Conn{f: os.NewFile(uintptr(fd), "tcp"), target: target, abort: c.BindAddr.IsValid() && c.BindPort != 0}
-	if err := conn.f.SetDeadline(deadline); err != nil {
+	conn := &Conn{f: os.NewFile(uintptr(fd), "tcp"), target: s.target, abort: c.BindAddr.IsValid() && c.BindPort != 0}
+	if err := conn.f.SetDeadline(s.deadline); err != nil {
 		conn.f.Close()
 		return nil, fail("socket", "", false, err)
 	}
@@ -134,8 +133,38 @@ func TCP(ctx context.Context, c *config.Connection) (*Conn, error) {
 	return conn, nil
 }
 
+// start is what every connection begins with.
+type start struct {
+	deadline time.Time
+	target   netip.AddrPort
+	to       unix.Sockaddr
+	family   int
+}
+
+func (s *start) fail(op, local string, late bool, err error) error {
+	return &Error{Op: op, Target: s.target, Local: local, Late: late, Err: err}
+}
+
+func begin(ctx context.Context, c *config.Connection) (s start, err error) {
+	s.deadline = time.Now().Add(c.Timeout)
+	if d, ok := ctx.Deadline(); ok && (c.Timeout <= 0 || d.Before(s.deadline)) {
+		s.deadline = d
+	}
+	if ctx.Err() == context.Canceled {
+		return s, context.Canceled
+	}
+	s.target = netip.AddrPortFrom(c.Target.Addr().Unmap(), c.Target.Port())
+	if !time.Now().Before(s.deadline) {
+		return s, s.fail("start", "", false, errLate)
+	}
+	if s.to, s.family, err = sockaddr(s.target); err != nil {
+		return s, s.fail("socket", "", false, err)
+	}
+	return s, nil
+}
+
 // prepare sets what must be set before connect.
-func prepare(fd int, c *config.Connection) (op, local string, err error) {
+func prepare(fd int, c *config.Connection, stream bool) (op, local string, err error) {
 	if c.FWMark != 0 {
 		// The option takes 32 bits; beyond 2^31 they do not fit a positive int.
 		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_MARK, int(int32(c.FWMark))); err != nil {
@@ -150,11 +179,13 @@ func prepare(fd int, c *config.Connection) (op, local string, err error) {
 	if !c.BindAddr.IsValid() {
 		return "", "", nil
 	}
-	option, level := unix.IP_BIND_ADDRESS_NO_PORT, unix.IPPROTO_IP
+	// Without these bind may fail later, and say so. Late binding is for streams
+	// alone: datagram ports are drawn for the machine, not for each target.
 	if c.BindPort != 0 {
-		option, level = unix.SO_REUSEADDR, unix.SOL_SOCKET
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
+	} else if stream {
+		_ = unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1)
 	}
-	_ = unix.SetsockoptInt(fd, level, option, 1) // without it bind may fail later, and say so
 	from, _, err := sockaddr(netip.AddrPortFrom(c.BindAddr.Unmap(), c.BindPort))
 	if err == nil {
 		err = unix.Bind(fd, from)
