@@ -19,6 +19,9 @@ const (
 	cmdSetDest    = 6
 	cmdDelDest    = 7
 	cmdGetDest    = 8
+	cmdNewDaemon  = 9
+	cmdDelDaemon  = 10
+	cmdGetDaemon  = 11
 	cmdSetConfig  = 12
 	cmdGetConfig  = 13
 	cmdGetInfo    = 15
@@ -30,6 +33,7 @@ const (
 const (
 	attrService       = 1
 	attrDest          = 2
+	attrDaemon        = 3
 	attrTimeoutTCP    = 4
 	attrTimeoutTCPFin = 5
 	attrTimeoutUDP    = 6
@@ -68,6 +72,18 @@ const (
 	destTunType      = 13
 	destTunPort      = 14
 	destTunFlags     = 15
+)
+
+// IPVS_DAEMON_ATTR_*: inside attrDaemon.
+const (
+	daemonState  = 1
+	daemonIfName = 2
+	daemonSyncID = 3
+	daemonMaxLen = 4
+	daemonGroup  = 5
+	daemonGroup6 = 6
+	daemonPort   = 7
+	daemonTTL    = 8
 )
 
 // IPVS_STATS_ATTR_*: inside the four stats attributes.

@@ -285,6 +285,11 @@ func (cl *Client) Zero(ctx context.Context, k ServiceKey) error {
 }
 
 func (cl *Client) command(ctx context.Context, op string, k ServiceKey, cmd uint8, attributes func([]byte) []byte) error {
+	return readError(op, k, cl.ask(ctx, cmd, attributes))
+}
+
+// ask runs one command that has no answer but its acknowledgement.
+func (cl *Client) ask(ctx context.Context, cmd uint8, attributes func([]byte) []byte) error {
 	_, err := read(ctx, cl, func() (struct{}, error) {
 		sent, err := cl.c.call(ctx, cmd, attributes, nil)
 		if _, answered := errors.AsType[*kernelError](err); err != nil && sent && !answered {
@@ -292,7 +297,7 @@ func (cl *Client) command(ctx context.Context, op string, k ServiceKey, cmd uint
 		}
 		return struct{}{}, err
 	})
-	return readError(op, k, err)
+	return err
 }
 
 // get reads a single answer.

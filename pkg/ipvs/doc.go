@@ -34,6 +34,15 @@
 // Deleted destinations live on in the kernel for a minute or as long as they have
 // connections, and adding one again revives it with its counters.
 //
+// # Synchronisation
+//
+// The kernel can multicast its connections to a second director and take in those
+// of another: [Client.StartSyncDaemon]. Master and backup are two threads of the
+// network namespace that know nothing of each other. They are of no process: one
+// that ends leaves them running. The kernel cannot change a running one, so the
+// client offers no Set; and while one runs, it refuses destinations of another
+// family than their service's.
+//
 // # Errors
 //
 // Every error is an [*Error] that names operation and object and unwraps to the

@@ -31,6 +31,8 @@ type Error struct {
 	Service ServiceKey
 	// Destination is the destination concerned, zero where there is none.
 	Destination DestinationKey
+	// Object is what is concerned when it is no service, such as "master on eth0".
+	Object string
 	// Errno is the kernel's answer, 0 if it gave none.
 	Errno syscall.Errno
 	// Message is the kernel's own explanation, mostly empty.
@@ -54,6 +56,9 @@ func (e *Error) Error() string {
 	}
 	if e.Service != (ServiceKey{}) {
 		b.WriteString(" " + e.Service.String())
+	}
+	if e.Object != "" {
+		b.WriteString(" " + e.Object)
 	}
 	b.WriteString(": ")
 	switch {

@@ -14,6 +14,10 @@
 // its trash list until they are gone. (The kernel keeps idle ones there as well,
 // for a minute, with their traffic statistics; the table forgets those.)
 //
+// Synchronisation daemons are a note in the table that they run. It has the
+// interfaces of SetInterfaces, all of them up, with addresses and with a route for
+// multicast; the kernel fails a start on one that lacks these.
+//
 // One order is not imitated: the kernel lists services as its hash table has
 // them, the table as they were added. Both list addresses before marks, and
 // destinations with the newest first.

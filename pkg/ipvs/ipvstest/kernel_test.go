@@ -128,6 +128,35 @@ func (k kernel) Save(t *testing.T) string {
 	return string(out)
 }
 
+// Daemons asks ipvsadm for the synchronisation daemons.
+func (k kernel) Daemons(t *testing.T) string {
+	var (
+		out []byte
+		err error
+	)
+	k.ns.do(t, func() { out, err = exec.Command("ipvsadm", "-L", "--daemon").Output() })
+	if err != nil {
+		t.Errorf("ipvsadm -L --daemon: %v", err)
+	}
+	return string(out)
+}
+
+// AddInterface makes one end of a veth pair.
+func (k kernel) AddInterface(t *testing.T, name string, mtu int) {
+	k.ns.do(t, func() {
+		for _, line := range []string{
+			fmt.Sprintf("link add %s mtu %d type veth peer name p%s mtu %d", name, mtu, name, mtu),
+			"link set p" + name + " up", "link set " + name + " up",
+			"addr add 192.0.2.1/24 dev " + name, "addr add 2001:db8::1/64 dev " + name + " nodad",
+		} {
+			if out, err := exec.Command("ip", strings.Fields(line)...).CombinedOutput(); err != nil {
+				t.Errorf("ip %s: %v: %s", line, err, out)
+			}
+		}
+	})
+	t.Cleanup(func() { k.ns.do(t, func() { _ = exec.Command("ip", "link", "del", name).Run() }) })
+}
+
 // Connect opens a connection inside the namespace.
 func (k kernel) Connect(t *testing.T, s ipvs.ServiceKey, d ipvs.DestinationKey) {
 	k.ns.do(t, func() {
@@ -186,6 +215,11 @@ func newNamespace(t *testing.T) *namespace {
 		var out []byte
 		if out, err = exec.Command("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
 			err = fmt.Errorf("ip link set lo up: %w: %s", err, out)
+			return
+		}
+		// lo has a route for IPv4 multicast by itself, and none for IPv6.
+		if out, err = exec.Command("ip", "-6", "route", "add", "ff00::/8", "dev", "lo", "table", "local").CombinedOutput(); err != nil {
+			err = fmt.Errorf("route IPv6 multicast to lo: %w: %s", err, out)
 			return
 		}
 		f, err = os.Open(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid()))

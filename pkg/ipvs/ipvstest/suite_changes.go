@@ -347,6 +347,10 @@ func cancelled(t *testing.T, k Kernel) {
 	if _, err := k.Services(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want context.Canceled", err)
 	}
+	if err := k.StartSyncDaemon(ctx, ipvs.SyncDaemon{State: ipvs.SyncMaster, Interface: "lo"}); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want context.Canceled", err)
+	}
+	checkDaemons(t, k)
 	checkTable(t, k, nil)
 	add(t, k, s)
 	checkTable(t, k, map[ipvs.Service][]ipvs.Destination{s: nil})
@@ -359,6 +363,9 @@ func closed(t *testing.T, k Kernel) {
 		t.Errorf("got %v, want fs.ErrClosed", err)
 	}
 	if _, err := k.Services(t.Context()); !errors.Is(err, fs.ErrClosed) {
+		t.Errorf("got %v, want fs.ErrClosed", err)
+	}
+	if err := k.StopSyncDaemon(t.Context(), ipvs.SyncMaster); !errors.Is(err, fs.ErrClosed) {
 		t.Errorf("got %v, want fs.ErrClosed", err)
 	}
 }

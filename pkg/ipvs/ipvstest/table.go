@@ -32,6 +32,10 @@ type Kernel interface {
 	Info(context.Context) (ipvs.Info, error)
 	Flush(context.Context) error
 	Zero(context.Context, ipvs.ServiceKey) error
+
+	StartSyncDaemon(context.Context, ipvs.SyncDaemon) error
+	StopSyncDaemon(context.Context, ipvs.SyncState) error
+	SyncDaemons(context.Context) ([]ipvs.SyncDaemon, error)
 	Close() error
 }
 
@@ -56,6 +60,8 @@ type Table struct {
 	timeouts   ipvs.Timeouts
 	schedulers map[string]bool
 	engines    map[string]bool
+	daemons    map[ipvs.SyncState]ipvs.SyncDaemon
+	interfaces map[string]int // name and MTU
 	closed     bool
 
 	fail     func(ipvs.Op) error
@@ -91,6 +97,8 @@ func New() *Table {
 		timeouts:   ipvs.Timeouts{TCP: 900, TCPFin: 120, UDP: 300},
 		schedulers: make(map[string]bool),
 		engines:    map[string]bool{"sip": true},
+		daemons:    make(map[ipvs.SyncState]ipvs.SyncDaemon),
+		interfaces: map[string]int{"lo": 65536},
 	}
 	t.SetSchedulers(append(Schedulers(), "none")...)
 	return t
@@ -319,6 +327,9 @@ func (t *Table) change(op ipvs.Op) syscall.Errno {
 	}
 	switch op.Kind {
 	case ipvs.OpAddDest, ipvs.OpSetDest, ipvs.OpDelDest:
+		if op.Kind != ipvs.OpDelDest && d.Addr.IsValid() && ipvs.FamilyOf(d.Addr) != s.Family && len(t.daemons) > 0 {
+			return syscall.EINVAL
+		}
 		if errno := checkDestination(s, d, op.Kind != ipvs.OpDelDest); errno != 0 {
 			return errno
 		}

@@ -29,6 +29,10 @@ func (c connecting) Connect(t *testing.T, s ipvs.ServiceKey, d ipvs.DestinationK
 	}
 }
 
+func (c connecting) AddInterface(_ *testing.T, name string, mtu int) {
+	c.SetInterfaces(map[string]int{"lo": 65536, name: mtu})
+}
+
 func TestTableConformance(t *testing.T) {
 	ipvstest.Conformance(t, func(*testing.T) ipvstest.Kernel { return connecting{ipvstest.New()} })
 }
