@@ -36,6 +36,7 @@ import (
 	"github.com/sluice-lb/sluice/internal/engine"
 	"github.com/sluice-lb/sluice/internal/host"
 	"github.com/sluice-lb/sluice/internal/notify"
+	"github.com/sluice-lb/sluice/internal/script"
 )
 
 // DefaultSocket is where the control socket is unless told otherwise.
@@ -298,9 +299,12 @@ func (d *daemon) reload(ctx context.Context) engine.Reload {
 }
 
 // identity is what the configuration says of all scripts.
-func identity(cfg *config.Config) notify.Identity {
+func identity(cfg *config.Config) script.Identity {
 	g := cfg.Global
-	return notify.Identity{User: g.ScriptUser, Group: g.ScriptGroup, Security: g.EnableScriptSecurity}
+	return script.Identity{
+		User: g.ScriptUser, Group: g.ScriptGroup, Security: g.EnableScriptSecurity,
+		Supplementary: g.SupplementaryGroups, Symlinks: g.UseSymlinkPaths,
+	}
 }
 
 // tellScripts queues the script that a notice asks for. In observe mode another

@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
 	"sync"
 	"time"
 
 	"github.com/sluice-lb/sluice/internal/config"
+	"github.com/sluice-lb/sluice/internal/script"
 )
 
 // Kind is what a Notice tells.
@@ -61,22 +61,11 @@ const (
 
 	// parallel is how many scripts run at once.
 	parallel = 8
-	// killAfter is what a script gets between SIGTERM and SIGKILL, as keepalived
-	// gives its check scripts (facts 4.13).
-	killAfter = 2 * time.Second
 	// stopScript is what each script gets once the daemon stops (facts 5.6).
 	stopScript = time.Second
 	// reapLimit is how long Run waits for processes after SIGKILL.
 	reapLimit = 2 * time.Second
 )
-
-// Identity is what the configuration says of all scripts.
-type Identity struct {
-	// User and Group are script_user's; "" if it is not set.
-	User, Group string
-	// Security is enable_script_security.
-	Security bool
-}
 
 // Options are what New wants to know.
 type Options struct {
@@ -84,9 +73,8 @@ type Options struct {
 	Log *slog.Logger
 	// Timeout is how long a script may run; 0 is DefaultTimeout.
 	Timeout time.Duration
-	// DefaultUser, DefaultGroup and Security are as in Identity.
-	DefaultUser, DefaultGroup string
-	Security                  bool
+	// Identity is what Configure replaces.
+	Identity script.Identity
 	// MaxPending is how many notices may wait; 0 is DefaultMaxPending. One that
 	// finds no room is dropped, which is logged.
 	MaxPending int
@@ -96,14 +84,14 @@ type Options struct {
 type Runner struct {
 	log       *slog.Logger
 	timeout   time.Duration
-	killAfter time.Duration
+	killAfter time.Duration // 0 for what scripts get anyhow; tests are in a hurry
 	// run is runScript; tests of the order replace it.
 	run  func(life, Notice)
-	left leftovers
+	left script.Leftovers
 	kick chan struct{} // of size 1: there may be something to do
 
 	mu       sync.Mutex
-	id       Identity
+	id       script.Identity
 	queue    *queue
 	running  int
 	closed   bool // Run is over
@@ -128,13 +116,12 @@ func New(o Options) *Runner {
 		o.MaxPending = DefaultMaxPending
 	}
 	r := &Runner{
-		log:       o.Log,
-		timeout:   o.Timeout,
-		killAfter: killAfter,
-		kick:      make(chan struct{}, 1),
-		id:        Identity{o.DefaultUser, o.DefaultGroup, o.Security},
-		queue:     newQueue(o.MaxPending),
-		warned:    map[string]bool{},
+		log:     o.Log,
+		timeout: o.Timeout,
+		kick:    make(chan struct{}, 1),
+		id:      o.Identity,
+		queue:   newQueue(o.MaxPending),
+		warned:  map[string]bool{},
 	}
 	r.run = r.runScript
 	return r
@@ -142,7 +129,7 @@ func New(o Options) *Runner {
 
 // Configure replaces the identity, after a reload. It counts for each script that
 // starts from now on, and warnings that were given once may be given again.
-func (r *Runner) Configure(id Identity) {
+func (r *Runner) Configure(id script.Identity) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.id = id
@@ -183,7 +170,7 @@ func (r *Runner) wake() {
 func (r *Runner) Run(ctx context.Context) error {
 	hard, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()
-	defer r.left.close()
+	defer r.left.Close()
 	var (
 		stop = ctx.Done()
 		last = time.NewTimer(StopLimit)
@@ -262,7 +249,7 @@ func (r *Runner) giveUp() {
 }
 
 // identity returns what Configure set last.
-func (r *Runner) identity() Identity {
+func (r *Runner) identity() script.Identity {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.id
@@ -279,11 +266,9 @@ func (r *Runner) firstTime(warning string) bool {
 	return true
 }
 
-// environment is the daemon's, without what must not reach a script, and with what
-// the script is told.
-func environment(n Notice) []string {
-	env := keepVariables(os.Environ())
-	env = append(env, "SLUICE_EVENT="+n.Kind.String(), "SLUICE_VS="+n.VS)
+// told is what a script finds in its environment.
+func told(n Notice) []string {
+	env := []string{"SLUICE_EVENT=" + n.Kind.String(), "SLUICE_VS=" + n.VS}
 	if n.RS != "" {
 		env = append(env, "SLUICE_RS="+n.RS)
 	}

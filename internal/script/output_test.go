@@ -1,4 +1,4 @@
-package notify
+package script
 
 import (
 	"io"
@@ -36,7 +36,7 @@ func TestOutput(t *testing.T) {
 // TestLeftoversAreBounded: the oldest pipe is given up for a new one, and close
 // gives up all.
 func TestLeftoversAreBounded(t *testing.T) {
-	var l leftovers
+	var l Leftovers
 	var writers []*os.File
 	pipe := func() *os.File {
 		r, w, err := os.Pipe()
@@ -57,7 +57,7 @@ func TestLeftoversAreBounded(t *testing.T) {
 	if !broken(writers[0]) || broken(writers[1]) || broken(writers[maxLeftovers]) {
 		t.Error("want the oldest pipe closed and the others read")
 	}
-	l.close()
+	l.Close()
 	if !broken(writers[1]) {
 		t.Error("a pipe is open after close")
 	}

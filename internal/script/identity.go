@@ -1,4 +1,4 @@
-package notify
+package script
 
 import (
 	"errors"
@@ -15,6 +15,20 @@ import (
 
 // scriptUser is whom scripts run as if nobody else is named and it exists.
 const scriptUser = "keepalived_script"
+
+// Identity is what the configuration says of all scripts.
+type Identity struct {
+	// User and Group are script_user's; "" if it is not set.
+	User, Group string
+	// Security is enable_script_security.
+	Security bool
+	// Supplementary is set_supplementary_groups: a script gets the other groups of
+	// its user too.
+	Supplementary bool
+	// Symlinks is use_symlink_paths: a script is executed by its path as written,
+	// not by the resolved one. Some programs go by the name they are called by.
+	Symlinks bool
+}
 
 // account is whom a script runs as.
 type account struct {
@@ -64,12 +78,13 @@ func lookup(s *config.Script, id Identity) (account, error) {
 			group = strconv.Itoa(os.Getegid())
 		}
 	}
-	return named(name, group)
+	return named(name, group, id.Supplementary)
 }
 
 // named resolves a user and a group. The group may be "" (the user's primary one),
-// ":" (that and the user's supplementary ones) or ":GROUP" (GROUP and those).
-func named(name, group string) (account, error) {
+// ":" (that and the user's supplementary ones) or ":GROUP" (GROUP and those). With
+// all a user gets the supplementary ones in each case, as far as it has any.
+func named(name, group string, all bool) (account, error) {
 	group, supplementary := strings.CutPrefix(group, ":")
 	a := account{user: name}
 	u, err := user.Lookup(name)
@@ -108,7 +123,7 @@ func named(name, group string) (account, error) {
 	if g, err := user.LookupGroupId(strconv.FormatUint(uint64(a.gid), 10)); err == nil {
 		a.group = g.Name
 	}
-	if supplementary {
+	if supplementary || all && u != nil {
 		return a, a.addGroups(u)
 	}
 	return a, nil

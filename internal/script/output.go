@@ -1,4 +1,4 @@
-package notify
+package script
 
 import (
 	"fmt"
@@ -39,9 +39,9 @@ func (o *output) String() string {
 	return s
 }
 
-// leftovers reads on from pipes that children of ended scripts hold open, and
-// throws away what comes.
-type leftovers struct {
+// Leftovers reads on from pipes that children of ended scripts hold open, and
+// throws away what comes. The zero value is ready for use.
+type Leftovers struct {
 	mu     sync.Mutex
 	pipes  []*os.File // the oldest first
 	closed bool
@@ -49,7 +49,7 @@ type leftovers struct {
 }
 
 // add takes over a pipe.
-func (l *leftovers) add(r *os.File) {
+func (l *Leftovers) add(r *os.File) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -61,14 +61,14 @@ func (l *leftovers) add(r *os.File) {
 		l.pipes = l.pipes[1:]
 	}
 	l.pipes = append(l.pipes, r)
-	// Owned by l, which waits for it in close.
+	// Owned by l, which waits for it in Close.
 	l.wg.Go(func() {
-		_, _ = io.Copy(io.Discard, r)
+		_, _ = io.Copy(io.Discard, r) // until the last writer is gone
 		l.remove(r)
 	})
 }
 
-func (l *leftovers) remove(r *os.File) {
+func (l *Leftovers) remove(r *os.File) {
 	r.Close()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,8 +80,8 @@ func (l *leftovers) remove(r *os.File) {
 	}
 }
 
-// close closes them all and waits for the readers.
-func (l *leftovers) close() {
+// Close closes them all and waits for the readers.
+func (l *Leftovers) Close() {
 	l.mu.Lock()
 	l.closed = true
 	for _, p := range l.pipes {

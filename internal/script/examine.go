@@ -1,4 +1,4 @@
-package notify
+package script
 
 import (
 	"errors"
@@ -21,6 +21,7 @@ const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 // program is a script that was found and may run.
 type program struct {
 	path     string // with symlinks resolved
+	run      string // by which it is executed: path, or as it was written
 	as       account
 	warnings []string
 }
@@ -71,7 +72,10 @@ func examine(s *config.Script, id Identity) (program, error) {
 	if !fi.Mode().IsRegular() {
 		return program{}, fmt.Errorf("%s is not a regular file", describe(path, fi))
 	}
-	p := program{path: path, as: as}
+	p := program{path: path, run: path, as: as}
+	if id.Symlinks {
+		p.run = written
+	}
 	why := privilege(as, fi)
 	if why == "" {
 		return p, nil
