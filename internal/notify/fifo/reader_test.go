@@ -204,3 +204,13 @@ func TestProgramReadsEverything(t *testing.T) {
 		t.Errorf("it read %d bytes of %d, %v", len(b), len(want), err)
 	}
 }
+
+func TestTheConfigurationIsNotWrittenTo(t *testing.T) {
+	argv := append(make([]string, 0, 8), "/x") // with room that an append would use
+	s := &config.Script{Argv: argv}
+	a := withPath(config.FIFO{Path: "/a", Script: s}, &Config{ScriptUser: "daemon"})
+	b := withPath(config.FIFO{Path: "/b", Script: s}, &Config{})
+	if a.Argv[1] != "/a" || b.Argv[1] != "/b" || len(s.Argv) != 1 || s.User != "" {
+		t.Errorf("%v, %v from %v", a, b, s)
+	}
+}
