@@ -21,7 +21,8 @@ import (
 func Print(w io.Writer, c *Config) error {
 	b := bufio.NewWriter(w)
 	p := &printer{w: b}
-	p.global(&c.Global)
+	late := scriptUserLate(c)
+	p.global(&c.Global, late)
 	if s := c.SSL; s != nil {
 		p.open("SSL")
 		p.text("certificate", s.Certificate)
@@ -40,6 +41,11 @@ func Print(w io.Writer, c *Config) error {
 			p.group(vs)
 		}
 		p.virtual(&c.Global, vs)
+	}
+	if late {
+		p.open("global_defs")
+		p.scriptUser(&c.Global)
+		p.close()
 	}
 	return b.Flush()
 }
@@ -84,7 +90,9 @@ func (p *printer) flag(keyword string, on bool) {
 	}
 }
 
-func number[T int | int64 | uint16 | uint32](n T) string { return strconv.FormatInt(int64(n), 10) }
+func number[T int | int64 | uint8 | uint16 | uint32](n T) string {
+	return strconv.FormatInt(int64(n), 10)
+}
 
 func yesNo(b bool) string {
 	if b {
@@ -93,9 +101,10 @@ func yesNo(b bool) string {
 	return "no"
 }
 
-// word quotes a token that the ordinary rules would take apart.
+// word quotes a token that the ordinary rules would take apart, or take for a
+// condition or a loop at the start of a line.
 func word(s string) string {
-	if s == "" || strings.ContainsAny(s, " \t\r\n\f\v{}#!\\") {
+	if s == "" || strings.ContainsAny(s, " \t\r\n\f\v{}#!\\") || s[0] == '@' || s[0] == '~' {
 		return `"` + s + `"`
 	}
 	return s
@@ -125,17 +134,22 @@ func escaped(s string) string {
 	return b.String()
 }
 
-func (p *printer) script(keyword string, s *Script) {
-	if s == nil {
-		return
-	}
+// command prints a script without its user.
+func command(s *Script) string {
 	words := make([]string, len(s.Argv))
 	for i, a := range s.Argv {
 		if words[i] = escaped(a); a == "" {
 			words[i] = "''"
 		}
 	}
-	line := []string{keyword, `"` + strings.Join(words, " ") + `"`}
+	return `"` + strings.Join(words, " ") + `"`
+}
+
+func (p *printer) script(keyword string, s *Script) {
+	if s == nil {
+		return
+	}
+	line := []string{keyword, command(s)}
 	if s.User != "" {
 		line = append(line, s.User)
 		if s.Group != "" {
@@ -143,39 +157,6 @@ func (p *printer) script(keyword string, s *Script) {
 		}
 	}
 	p.line(line...)
-}
-
-func (p *printer) global(g *Global) {
-	p.open("global_defs")
-	p.text("router_id", g.RouterID)
-	p.line("checker_log_all_failures", yesNo(g.CheckerLogAllFailures))
-	p.line("rs_init_notifies", yesNo(g.RSInitNotifies))
-	if t := g.LVSTimeouts; t.TCP|t.TCPFin|t.UDP != 0 {
-		p.line("lvs_timeouts tcp", number(t.TCP), "tcpfin", number(t.TCPFin), "udp", number(t.UDP))
-	}
-	p.flag("lvs_flush", g.LVSFlush)
-	switch g.LVSFlushOnStop {
-	case "all":
-		p.line("lvs_flush_on_stop")
-	case "vs":
-		p.line("lvs_flush_on_stop VS")
-	}
-	if g.ScriptUser != "" {
-		p.line(strings.TrimSpace("script_user " + word(g.ScriptUser) + " " + g.ScriptGroup))
-	}
-	p.flag("enable_script_security", g.EnableScriptSecurity)
-	p.ext("drain_interval", timer(g.DrainInterval))
-	p.ext("drain_timeout", timer(g.DrainTimeout))
-	p.ext("on_stop", g.OnStop.String())
-	p.ext("manage_sysctls", yesNo(g.ManageSysctls))
-	p.ext("ipvs_conntrack", yesNo(g.Conntrack))
-	p.ext("trust_new", yesNo(g.TrustNew))
-	p.close()
-	p.text("net_namespace", g.NetNamespace)
-	if g.NetNamespaceIPVSSet {
-		p.line("net_namespace_ipvs", word(g.NetNamespaceIPVS))
-	}
-	p.text("instance", g.Instance)
 }
 
 func (p *printer) trackFile(t *TrackFile) {
@@ -247,6 +228,7 @@ func (p *printer) virtual(g *Global, vs *VirtualServer) {
 		p.line("protocol", vs.Protocol.String())
 	}
 	p.line("lvs_sched", vs.Scheduler)
+	p.miscLoop(vs)
 	p.flag("flag-1", vs.Flags.Flag1)
 	p.flag("flag-2", vs.Flags.Flag2)
 	p.flag("flag-3", vs.Flags.Flag3)
@@ -326,39 +308,6 @@ func reverse(b bool) string {
 		return "reverse"
 	}
 	return "noreverse"
-}
-
-func (p *printer) checker(vs *VirtualServer, rs *RealServer, c *Checker) {
-	p.open(c.Kind.String())
-	defer p.close()
-	if c.File != nil {
-		p.line("track_file", word(c.File.Name))
-		p.line("weight", number(c.File.Weight), reverse(c.File.Reverse))
-		return
-	}
-	p.line("connect_ip", c.Conn.Target.Addr().String())
-	p.line("connect_port", number(c.Conn.Target.Port()))
-	if c.Conn.BindAddr.IsValid() {
-		p.line("bindto", c.Conn.BindAddr.String())
-	}
-	if c.Conn.BindPort != 0 {
-		p.line("bind_port", number(c.Conn.BindPort))
-	}
-	p.text("bind_if", c.Conn.BindIf)
-	if c.Conn.FWMark != 0 {
-		p.line("fwmark", number(c.Conn.FWMark))
-	}
-	p.line("connect_timeout", timer(c.Conn.Timeout))
-	p.line("delay_loop", timer(c.DelayLoop))
-	p.line("delay_before_retry", timer(c.DelayBeforeRetry))
-	p.line("retry", number(c.Retry))
-	p.ext("rise", number(c.Rise))
-	p.line("warmup", timer(c.Warmup))
-	p.line("alpha", yesNo(c.Alpha))
-	p.line("log_all_failures", yesNo(c.LogAllFailures))
-	if c.HTTP != nil {
-		p.http(vs, rs, c)
-	}
 }
 
 var httpProtocols = map[HTTPProtocol]string{HTTP10: "1.0", HTTP10C: "1.0C", HTTP11: "1.1"}

@@ -15,6 +15,7 @@ func Validate(c *Config) error {
 	var v validator
 	v.need(c.Global.DrainInterval > 0, "drain_interval %v is not above 0", c.Global.DrainInterval)
 	v.need(c.Global.DrainTimeout >= 0, "drain_timeout %v is negative", c.Global.DrainTimeout)
+	v.global(&c.Global)
 	files := map[string]bool{}
 	for _, t := range c.TrackFiles {
 		v.need(t.Name != "" && t.Path != "", "track file %q at %q", t.Name, t.Path)
@@ -41,6 +42,24 @@ func (v *validator) need(ok bool, format string, args ...any) {
 	if !ok {
 		v.errs = append(v.errs, errors.New(v.in+fmt.Sprintf(format, args...)))
 	}
+}
+
+func (v *validator) global(g *Global) {
+	v.need(g.StartupScript == nil || g.StartupTimeout > 0, "startup_script without timeout")
+	v.need(g.ShutdownScript == nil || g.ShutdownTimeout > 0, "shutdown_script without timeout")
+	v.need(g.Mail.Server == "" || (g.Mail.Port != 0 && g.Mail.Timeout > 0), "smtp_server %s without port or timeout", g.Mail.Server)
+	paths := map[string]bool{}
+	for _, f := range g.FIFOs {
+		v.need(f.Path != "" && !paths[f.Path], "FIFO at %q", f.Path)
+		paths[f.Path] = true
+	}
+	v.need(len(g.FIFOs) <= 2, "%d FIFOs", len(g.FIFOs))
+	if s := g.Sync; s != nil {
+		v.need(s.Interface != "", "lvs_sync_daemon without interface")
+		v.need(!s.Group.IsValid() || s.Group.IsMulticast(), "lvs_sync_daemon group %s", s.Group)
+	}
+	v.need(g.Process.RealTime >= 0 && g.Process.RealTime <= 99, "real-time priority %d", g.Process.RealTime)
+	v.need(g.Process.Nice >= -20 && g.Process.Nice <= 19, "priority %d", g.Process.Nice)
 }
 
 func (v *validator) virtual(vs *VirtualServer, files map[string]bool) {
@@ -104,11 +123,27 @@ func (v *validator) checker(rs *RealServer, c *Checker, files map[string]bool) {
 		v.need(c.File != nil && files[c.File.Name], "real server %s: FILE_CHECK without track file", rs.Key)
 		return
 	}
-	v.need(c.Conn.Target.Addr().IsValid() && c.Conn.Target.Port() != 0, "real server %s: %s: target %s", rs.Key, c.Kind, c.Conn.Target)
-	v.need(c.Conn.Timeout > 0, "real server %s: %s: timeout %v", rs.Key, c.Kind, c.Conn.Timeout)
+	if m := c.Misc; c.Kind == MiscCheck {
+		v.need(m != nil && m.Script != nil && len(m.Script.Argv) > 0, "real server %s: MISC_CHECK without script", rs.Key)
+		v.need(m == nil || m.Timeout > 0, "real server %s: MISC_CHECK without timeout", rs.Key)
+	} else {
+		v.need(c.Conn.Target.Addr().IsValid() && (c.Conn.Target.Port() != 0 || c.Kind == PingCheck), "real server %s: %s: target %s", rs.Key, c.Kind, c.Conn.Target)
+		v.need(c.Conn.Timeout > 0, "real server %s: %s: timeout %v", rs.Key, c.Kind, c.Conn.Timeout)
+	}
 	v.need(c.DelayLoop >= time.Microsecond, "real server %s: %s: delay_loop %v", rs.Key, c.Kind, c.DelayLoop)
 	v.need(c.DelayBeforeRetry >= 0 && c.Warmup >= 0, "real server %s: %s: a negative delay", rs.Key, c.Kind)
-	if c.Kind == HTTPGet || c.Kind == SSLGet {
+	switch c.Kind {
+	case HTTPGet, SSLGet:
 		v.need(c.HTTP != nil && len(c.HTTP.URLs) > 0, "real server %s: %s without url", rs.Key, c.Kind)
+	case SMTPCheck:
+		v.need(c.SMTP != nil && c.SMTP.Helo != "", "real server %s: SMTP_CHECK without name", rs.Key)
+	case DNSCheck:
+		v.need(c.DNS != nil && c.DNS.Type != "", "real server %s: DNS_CHECK without type", rs.Key)
+	case UDPCheck:
+		u := c.UDP
+		v.need(u != nil && len(u.Reply) == len(u.Mask) && (u.Require || u.Reply == nil), "real server %s: UDP_CHECK %+v", rs.Key, u)
+	case TCPCheck, PingCheck, MiscCheck:
+	default:
+		v.need(false, "real server %s: a check of kind %s", rs.Key, c.Kind)
 	}
 }

@@ -31,6 +31,8 @@ const (
 	argScript
 	// argCustom is read by the keyword's own code; text is its grammar.
 	argCustom
+	// argAny is whatever follows a word of another daemon.
+	argAny
 )
 
 // arg is a grammar with its limits.
@@ -65,10 +67,11 @@ const (
 	maxConnect = 4294967295 * time.Microsecond
 )
 
-func none() arg    { return arg{kind: argNone} }
-func flag() arg    { return arg{kind: argFlag} }
-func boolean() arg { return arg{kind: argBool, optional: true} }
-func text() arg    { return arg{kind: argText} }
+func none() arg     { return arg{kind: argNone} }
+func flag() arg     { return arg{kind: argFlag} }
+func anything() arg { return arg{kind: argAny} }
+func boolean() arg  { return arg{kind: argBool, optional: true} }
+func text() arg     { return arg{kind: argText} }
 func textMax(n int) arg {
 	return arg{kind: argText, limit: n}
 }
@@ -256,7 +259,7 @@ func (f *frame) number(n *syntax.Node, w *syntax.Word, a arg, what, then string)
 	s := strings.TrimLeft(w.Text, " \t")
 	num, err := strconv.ParseInt(s, 10, 64)
 	if s == "" || s[0] == '+' || (err != nil && !isRange(err)) {
-		hint := then
+		hint := fmt.Sprintf("write a number within %s; %s", limits(a.min, a.max), then)
 		if prefix := numericPrefix(s); !a.strict && prefix >= a.min && prefix <= a.max && !strings.HasPrefix(s, "-") {
 			hint += fmt.Sprintf("; keepalived outside -t would use %d", prefix)
 		}
@@ -288,22 +291,21 @@ func numericPrefix(s string) int64 {
 // timer reads seconds with up to six decimals.
 func (f *frame) timer(kw *keyword, n *syntax.Node, w *syntax.Word) (time.Duration, bool) {
 	s := strings.TrimLeft(w.Text, " \t")
+	within := seconds(time.Duration(kw.arg.min)) + "-" + seconds(time.Duration(kw.arg.max))
 	whole, frac, _ := strings.Cut(s, ".")
 	if (whole == "" && frac == "") || strings.Trim(whole+frac, "0123456789") != "" {
-		hint := f.ignored(kw)
 		if strings.HasPrefix(s, "-") {
-			f.report(codeRange, n, w, fmt.Sprintf("%s %s is negative", kw.name, s), hint)
+			f.report(codeRange, n, w, fmt.Sprintf("%s %s is negative and so outside %s", kw.name, s, within), f.ignored(kw))
 			return 0, false
 		}
+		hint := fmt.Sprintf("write seconds within %s, such as 5 or 0.25; %s", within, f.ignored(kw))
 		if us, ok := keepalivedTimer(s); ok {
 			hint += fmt.Sprintf("; keepalived would wait %s: it knows seconds alone, without a unit", us)
-		} else {
-			hint += "; write seconds, such as 5 or 0.25"
 		}
 		f.report(codeTimer, n, w, fmt.Sprintf("%s: %q is not a time in seconds", kw.name, w.Text), hint)
 		return 0, false
 	}
-	outside := fmt.Sprintf("%s %s is outside %s-%s", kw.name, s, seconds(time.Duration(kw.arg.min)), seconds(time.Duration(kw.arg.max)))
+	outside := fmt.Sprintf("%s %s is outside %s", kw.name, s, within)
 	sec := int64(0)
 	if whole != "" {
 		var err error
@@ -387,7 +389,7 @@ func (f *frame) port(n *syntax.Node, w *syntax.Word, what string, zero bool, the
 	p, err := strconv.ParseUint(s, 10, 64)
 	switch {
 	case err != nil && !isRange(err) || strings.HasPrefix(s, "+"):
-		f.report(codePort, n, w, fmt.Sprintf("%s: %q is not a port", what, s), then)
+		f.report(codePort, n, w, fmt.Sprintf("%s: %q is not a port", what, s), "write 1-65535; "+then)
 		return 0, false
 	case err != nil || p == 0 || p > 65535:
 		f.report(codePort, n, w, fmt.Sprintf("%s: port %s is outside 1-65535", what, s), then)
@@ -398,6 +400,10 @@ func (f *frame) port(n *syntax.Node, w *syntax.Word, what string, zero bool, the
 
 // missing reports a required parameter that is not there.
 func (f *frame) missing(n *syntax.Node, kw *keyword) {
+	if kw.soft {
+		f.report(codeMissingSoft, n, &n.Words[len(n.Words)-1], kw.name+" needs a parameter", "write "+kw.name+" "+kw.arg.String()+"; "+f.ignored(kw))
+		return
+	}
 	hint := "the configuration cannot be used; keepalived exits at this line"
 	if g := kw.arg.String(); g != "" {
 		hint = "write " + kw.name + " " + g + "; " + hint

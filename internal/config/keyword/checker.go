@@ -25,6 +25,7 @@ func closeChecker(child *frame) {
 	if u := child.ck.file; u != nil {
 		u.late = child.b.raw.tracks[u.name] == nil
 	}
+	child.ck.seenTimeout = inherited(child.rs.timeout, child.vs.timeout)
 	child.rs.checkers = append(child.rs.checkers, child.ck)
 }
 
@@ -157,28 +158,5 @@ func (f *frame) useWeight(u *rawTrackUse, n *syntax.Node, args []syntax.Word) {
 		u.reverse = false
 	default:
 		f.report(codeWord, n, &args[1], fmt.Sprintf("weight: %q is not one of reverse, noreverse", args[1].Text), "it is ignored")
-	}
-}
-
-// checkDNSName rejects a name with an empty label; one trailing dot is fine.
-func checkDNSName(f *frame, v *value) {
-	name := strings.TrimSuffix(v.text, ".")
-	if name != "" && slices.Contains(strings.Split(name, "."), "") {
-		f.report(codeWord, v.n, v.w, fmt.Sprintf("name: %q has an empty label", v.text), f.ignored(v.kw))
-	}
-}
-
-// hex checks a string of octets; wild allows x for any digit.
-func (f *frame) hex(n *syntax.Node, wild bool) {
-	digits := "0123456789abcdefABCDEF"
-	if wild {
-		digits += "xX"
-	}
-	args := n.Args()
-	for i := range args {
-		if strings.Trim(args[i].Text, digits) != "" {
-			f.report(codeHex, n, &args[i], fmt.Sprintf("%s: %q is not hexadecimal", n.Keyword(), args[i].Text), "the line is ignored")
-			return
-		}
 	}
 }

@@ -75,6 +75,10 @@ var (
 	codeGroupFamily   = code{"E148", diag.ClassConfig, "the group's families do not fit the virtual server; it is not served"}
 	codeTimerDecimals = code{"E147", diag.ClassConfig, "a time with more than six decimals; it is rounded"}
 
+	codeMissingSoft = code{"E149", diag.ClassConfig, "a parameter is missing, and keepalived goes on without the line"}
+	codeMiscPath    = code{"E150", diag.ClassConfig, "a MISC_CHECK without misc_path; it is dropped"}
+	codeMulticast   = code{"E151", diag.ClassConfig, "a group of lvs_sync_daemon that is not a multicast address"}
+
 	codeNotServed      = code{"W201", diag.ClassNone, "keepalived's keyword is known, what it asks for is not served yet"}
 	codeIgnoredArg     = code{"W202", diag.ClassNone, "the keyword takes no argument, so that `no` or `off` switches on"}
 	codeQuorum         = code{"W203", diag.ClassConfig, "the quorum cannot be met by the weights; it is reduced"}
@@ -102,11 +106,18 @@ var (
 	codeBindPort    = code{"W226", diag.ClassNone, "bind_port without bindto has no effect"}
 	codeRegexOption = code{"W225", diag.ClassNone, "an unknown word in regex_options"}
 
+	codeTimeoutLate = code{"W227", diag.ClassNone, "a connect_timeout after an SMTP_CHECK that inherits it; keepalived would not see it"}
+	codeSyncState   = code{"W228", diag.ClassNone, "which half of lvs_sync_daemon runs is not said, or is said in vain"}
+	codeFIFO        = code{"W229", diag.ClassNone, "a FIFO, or the script of one, that is not used"}
+	codeRecipient   = code{"W230", diag.ClassNone, "a name and an address that are two recipients without quotes"}
+
 	codeIgnoredBlocks = code{"N301", diag.ClassNone, "blocks that are not for this daemon"}
 	codeExtension     = code{"N302", diag.ClassNone, "an extension outside a #sluice comment; keepalived would reject it"}
 	codeStatusClass   = code{"N303", diag.ClassNone, "a class of status codes; keepalived would reject it"}
 	codeGranGroup     = code{"N304", diag.ClassNone, "persistence_granularity works for groups here; keepalived loses it"}
 	codeCheckPort     = code{"N305", diag.ClassNone, "a checker takes the service's port; keepalived would connect to port 0"}
+	codeSilentUDP     = code{"N306", diag.ClassNone, "a UDP_CHECK without require_reply cannot see a dead host"}
+	codeHAGroup       = code{"N307", diag.ClassNone, "ha_suspend works for groups here; in keepalived it has no effect on them"}
 )
 
 // codes lists them all for the documentation, in order.
@@ -120,13 +131,13 @@ func codes() []code {
 		codeOPS, codeSameReal, codeSameVirtual, codeNoCheckPort, codeURL, codeTrackFileUse,
 		codeTrackFile, codeHASuspend, codeGranularity, codeGroupSize, codeLinkLocal, codeHashed,
 		codeHex, codeInSkipped, codeTruncated, codeStatusCode, codeZeroMark,
-		codeTimerDecimals, codeGroupFamily,
+		codeTimerDecimals, codeGroupFamily, codeMissingSoft, codeMiscPath, codeMulticast,
 		codeNotServed, codeIgnoredArg, codeQuorum, codeHysteresis, codeAllZero, codePortReplaced,
 		codeVirtualMerged, codeSameEntry, codeDeprecated, codeShell, codeMarkProtocol,
 		codeTrackFileOrder, codeSurplus, codeSecurity, codeNbGetRetry, codeAddressTail,
 		codeRegexOffsets, codeRegexParts, codeInitRange, codeSorryInhibit, codeGroupPort,
-		codePersistenceOff, codeOtherFlag, codeRegexOption, codeBindPort,
-		codeIgnoredBlocks, codeExtension, codeStatusClass, codeGranGroup, codeCheckPort,
+		codePersistenceOff, codeOtherFlag, codeRegexOption, codeBindPort, codeTimeoutLate, codeSyncState, codeFIFO, codeRecipient,
+		codeIgnoredBlocks, codeExtension, codeStatusClass, codeGranGroup, codeCheckPort, codeSilentUDP, codeHAGroup,
 	}
 }
 

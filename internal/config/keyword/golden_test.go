@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -136,6 +137,7 @@ var ignorePositions = cmp.Options{
 	cmp.Comparer(func(a, b config.RSKey) bool { return a == b }),
 	cmp.Comparer(func(a, b config.Entry) bool { return a == b }),
 	cmp.Comparer(func(a, b config.Connection) bool { return a == b }),
+	cmp.Comparer(func(a, b netip.Addr) bool { return a == b }),
 }
 
 // TestDocumentationIsCurrent holds docs/configuration.md to the table.

@@ -42,6 +42,8 @@ type builder struct {
 	extension *syntax.Node
 	extFrame  *frame
 	scripts   []scriptAt
+	// silent are UDP checks that nothing else makes up for.
+	silent []*rawChecker
 	// trackUsers are the names of track files in use.
 	trackUsers map[string]bool
 }
@@ -68,6 +70,8 @@ func build(x *index, tree *syntax.Tree) (*config.Config, diag.List) {
 	b.raw.tracks = map[string]*rawTrack{}
 	b.raw.global.DrainInterval = config.DefaultDrainInterval
 	b.raw.global.ManageSysctls = true
+	b.raw.global.Mail.Timeout = defaultMailTimeout
+	b.raw.global.StartupTimeout, b.raw.global.ShutdownTimeout = defaultScriptTimeout, defaultScriptTimeout
 	b.top = &frame{b: b}
 	b.top.statements(tree.Nodes)
 	cfg := b.resolve()
@@ -101,7 +105,9 @@ func (f *frame) statement(n *syntax.Node) {
 	}
 	switch kw.status {
 	case Accepted:
-		return
+		if kw.arg.kind == argAny {
+			return
+		}
 	case Skipped:
 		f.b.ignored = append(f.b.ignored, n)
 		f.swallowed(n, n)
@@ -211,7 +217,11 @@ func instead(block, name string) string {
 	case "nb_get_retry":
 		return "write retry; nb_get_retry is only for HTTP_GET and SSL_GET"
 	case "lvs_id":
-		return "very old releases called router_id so"
+		return `did you mean "router_id"? very old releases called it lvs_id`
+	case "delay":
+		if block != blockGlobal && block != blockTop {
+			return `did you mean "delay_loop"?`
+		}
 	case "nat_mask", "net_mask":
 		return "keepalived has no such setting any more"
 	case "lb_kind":
@@ -300,6 +310,7 @@ func (b *builder) finish() {
 	if len(b.ignored) > 0 {
 		b.ignoredNotice()
 	}
+	b.silentNotice()
 	if !b.raw.security && len(b.scripts) > 0 {
 		s := b.scripts[0]
 		s.f.report(codeSecurity, s.n, &s.n.Words[0], "scripts are configured without enable_script_security",

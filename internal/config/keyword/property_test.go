@@ -98,6 +98,7 @@ func drawConfig(t draw) *config.Config {
 	g.DrainTimeout = drawTime(t, "drain timeout", 0, time.Hour)
 	g.OnStop = rapid.SampledFrom([]config.OnStop{config.OnStopRemove, config.OnStopKeep}).Draw(t, "on stop")
 	g.ManageSysctls, g.Conntrack, g.TrustNew = drawBool(t, "sysctls"), drawBool(t, "conntrack"), drawBool(t, "trust")
+	drawDaemon(t, g)
 	if drawBool(t, "ssl") {
 		c.SSL = &config.SSL{Certificate: drawText(t, "certificate"), Key: drawText(t, "key"), Password: drawText(t, "password"), CA: drawText(t, "ca")}
 	}
@@ -117,6 +118,59 @@ func drawConfig(t draw) *config.Config {
 		}
 	}
 	return c
+}
+
+// drawDaemon draws what global_defs says of the daemon itself.
+func drawDaemon(t draw, g *config.Global) {
+	g.SupplementaryGroups, g.UseSymlinkPaths = drawBool(t, "groups"), drawBool(t, "symlinks")
+	if drawBool(t, "script_user") {
+		g.ScriptUser, g.ScriptGroup = "svc", rapid.SampledFrom([]string{"", "adm"}).Draw(t, "script group")
+	}
+	seconds := func(what string, hi int) time.Duration {
+		return time.Duration(rapid.IntRange(1, hi).Draw(t, what)) * time.Second
+	}
+	g.StartupScript, g.ShutdownScript = drawScript(t, "startup"), drawScript(t, "shutdown")
+	g.StartupTimeout, g.ShutdownTimeout = seconds("startup timeout", 1000), seconds("shutdown timeout", 1000)
+	m := &g.Mail
+	for range rapid.IntRange(0, 3).Draw(t, "recipients") {
+		m.To = append(m.To, rapid.StringMatching(`(@|~)?([A-Za-z .!#]{0,9}<)?[a-z]{1,5}@[a-z.]{1,9}>?`).Draw(t, "to"))
+	}
+	m.From, m.Helo, m.Timeout, m.NoCheckerEmails = drawText(t, "from"), drawText(t, "helo"), seconds("mail timeout", 4294), drawBool(t, "no checker emails")
+	if drawBool(t, "server") {
+		m.Server, m.Port = rapid.SampledFrom([]string{"192.0.2.1", "2001:db8::1", "mail-1.example.com"}).Draw(t, "host"), drawPort(t, 1, "port")
+	}
+	for i := range rapid.IntRange(0, 2).Draw(t, "FIFOs") {
+		f := config.FIFO{Path: fmt.Sprintf("/run/%d%s", i, drawText(t, "fifo")), Script: drawScript(t, "fifo script")}
+		if f.User = rapid.SampledFrom([]string{"", "svc"}).Draw(t, "fifo user"); f.User != "" {
+			f.Group = rapid.SampledFrom([]string{"", "adm"}).Draw(t, "fifo group")
+		}
+		g.FIFOs = append(g.FIFOs, f)
+	}
+	if drawBool(t, "sync") {
+		g.Sync = &config.SyncDaemon{
+			Interface: rapid.SampledFrom([]string{"eth0", "bond0.100", "a b"}).Draw(t, "interface"),
+			Instance:  rapid.SampledFrom([]string{"", "VI_1", "id", "V 1"}).Draw(t, "instance"),
+			ID:        rapid.Uint8().Draw(t, "id"), MaxLen: rapid.Uint16Range(0, 65507).Draw(t, "maxlen"), Port: drawPort(t, 0, "sync port"), TTL: rapid.Uint8().Draw(t, "ttl"),
+			State: rapid.SampledFrom([]config.SyncState{config.SyncOff, config.SyncMaster, config.SyncBackup, config.SyncBoth}).Draw(t, "state"),
+			Group: rapid.SampledFrom([]netip.Addr{{}, netip.MustParseAddr("224.0.0.81"), netip.MustParseAddr("ff02::81")}).Draw(t, "multicast"),
+		}
+	}
+	p := &g.Process
+	p.Name = rapid.StringMatching(`[a-z #]{0,14}[a-z]?`).Draw(t, "name")
+	if p.NiceSet = drawBool(t, "nice"); p.NiceSet {
+		p.Nice = rapid.IntRange(-20, 19).Draw(t, "priority")
+	}
+	p.NoSwap = drawBool(t, "no swap")
+	if drawBool(t, "real time") {
+		p.RealTime = rapid.IntRange(1, 99).Draw(t, "rt")
+	}
+	if p.RealTime != 0 || drawBool(t, "limit") {
+		p.RealTimeLimit = drawTime(t, "rlimit", 2*time.Microsecond, 4294*time.Second)
+	}
+	p.CPUs = rapid.SampledFrom([][]int{nil, {0}, {1, 3, 1023}}).Draw(t, "CPUs")
+	if p.UmaskSet = drawBool(t, "umask"); p.UmaskSet {
+		p.Umask = rapid.Uint32Range(0, 0o777).Draw(t, "mask")
+	}
 }
 
 func trackName(i int) string { return []string{"load", "in service"}[i] }
@@ -189,6 +243,7 @@ func drawVirtual(t draw, g *config.Global, i int, ordinal *int, tracks int) *con
 	}
 	vs.QuorumUp, vs.QuorumDown = drawScript(t, "quorum_up"), drawScript(t, "quorum_down")
 	vs.Omega, vs.SMTPAlert = drawBool(t, "omega"), drawBool(t, "alert")
+	vs.HASuspend = vs.Entries[len(vs.Entries)-1].FWMark == 0 && drawBool(t, "ha_suspend")
 	vs.VirtualHost, vs.SNMPName = drawText(t, "virtualhost"), drawText(t, "snmp")
 	vs.DrainTimeout = rapid.SampledFrom([]time.Duration{g.DrainTimeout, 0, 7 * time.Second}).Draw(t, "drain")
 	seen := map[netip.Addr]bool{}
@@ -246,7 +301,7 @@ func drawReal(t draw, g *config.Global, vs *config.VirtualServer, v6 bool, track
 		rs.TrackFiles = append(rs.TrackFiles, use())
 	}
 	for range rapid.IntRange(0, 2).Draw(t, "checkers") {
-		kind := rapid.SampledFrom([]config.CheckerKind{config.TCPCheck, config.HTTPGet, config.SSLGet, config.FileCheck}).Draw(t, "kind")
+		kind := rapid.SampledFrom([]config.CheckerKind{config.TCPCheck, config.HTTPGet, config.SSLGet, config.FileCheck, config.SMTPCheck, config.DNSCheck, config.UDPCheck, config.PingCheck, config.MiscCheck}).Draw(t, "kind")
 		if kind == config.FileCheck {
 			if tracks > 0 {
 				u := use()
@@ -275,7 +330,8 @@ func drawChecker(t draw, g *config.Global, vs *config.VirtualServer, rs *config.
 		Warmup: drawTime(t, "warmup", 0, time.Hour), Retry: rapid.Uint32().Draw(t, "retry"), Rise: rapid.Uint32Min(1).Draw(t, "rise"),
 		Alpha: drawBool(t, "alpha"), LogAllFailures: g.CheckerLogAllFailures || drawBool(t, "log"),
 	}
-	if kind == config.TCPCheck {
+	if kind != config.HTTPGet && kind != config.SSLGet {
+		drawOther(t, c)
 		return c
 	}
 	h := &config.HTTP{Protocol: rapid.SampledFrom([]config.HTTPProtocol{config.HTTP10, config.HTTP10C, config.HTTP11}).Draw(t, "http"), SNI: drawBool(t, "sni"), FastRecovery: drawBool(t, "fast"), TLSCompliant: kind == config.SSLGet && drawBool(t, "tls")}
@@ -310,6 +366,41 @@ func drawChecker(t draw, g *config.Global, vs *config.VirtualServer, rs *config.
 	return c
 }
 
+// drawOther draws what the other kinds of checker have of their own.
+func drawOther(t draw, c *config.Checker) {
+	switch c.Kind {
+	case config.SMTPCheck:
+		c.SMTP = &config.SMTP{Helo: "x" + drawText(t, "helo")}
+	case config.DNSCheck:
+		c.DNS = &config.DNS{Type: rapid.SampledFrom([]string{"A", "SOA", "DNSKEY"}).Draw(t, "type"), Name: rapid.SampledFrom([]string{"", ".", "example.com", "a b.example.com."}).Draw(t, "name")}
+	case config.UDPCheck:
+		u := &config.Datagram{Min: rapid.IntRange(0, 65535).Draw(t, "min"), Max: rapid.IntRange(0, 65535).Draw(t, "max")}
+		u.Payload = rapid.SliceOfN(rapid.Byte(), 0, 9).Draw(t, "payload")
+		if len(u.Payload) == 0 {
+			u.Payload = nil
+		}
+		if u.Require = drawBool(t, "require"); u.Require && drawBool(t, "reply") {
+			for range rapid.IntRange(1, 5).Draw(t, "octets") {
+				mask := rapid.SampledFrom([]byte{0xff, 0xf0, 0x0f, 0}).Draw(t, "mask")
+				u.Mask, u.Reply = append(u.Mask, mask), append(u.Reply, mask&rapid.Byte().Draw(t, "octet"))
+			}
+		}
+		c.UDP = u
+	case config.PingCheck:
+		c.Conn.Target = netip.AddrPortFrom(c.Conn.Target.Addr(), 0)
+	case config.MiscCheck:
+		c.Conn = config.Connection{}
+		s := drawScript(t, "misc")
+		if s == nil {
+			s = &config.Script{Argv: []string{"</etc/passwd"}}
+		}
+		// What misc_timeout cannot say is the virtual server's delay_loop, and there
+		// is one of that.
+		timeout := rapid.SampledFrom([]time.Duration{time.Second, 4294 * time.Second, 4295500 * time.Millisecond}).Draw(t, "misc timeout")
+		c.Misc = &config.Misc{Script: s, Timeout: timeout, Dynamic: drawBool(t, "dynamic")}
+	}
+}
+
 func firstOf(texts ...string) string {
 	for _, t := range texts {
 		if t != "" {
@@ -326,6 +417,8 @@ func FuzzLoad(f *testing.F) {
 		service("NAT", "real_server 10.0.0.1 80 { TCP_CHECK { } }"),
 		"virtual_server_group g { 192.0.2.1-9 80\nfwmark 3 }\nvirtual_server group g { lvs_sched rr\nreal_server 10.0.0.1 { } }",
 		"virtual_server fwmark 3 { persistence_granularity 24\nsorry_server 10.0.0.1 0\nreal_server 10.0.0.1 80 { HTTP_GET { url { path /\nregex \"a\\x20b\"\nstatus_code 2xx } } } }",
+		"global_defs { notification_email { a@b\n\"@c d\" }\nsmtp_server x 0\nlvs_sync_daemon e i 3 group ff02::1\numask IRUSR | IRWXO\nlvs_notify_fifo x y z\nchecker_cpu_affinity 3 1 x }\n" +
+			service("NAT", "delay_loop 0.5\nreal_server 10.0.0.1 80 { MISC_CHECK { misc_path \"< /x\"\nuser a b }\nUDP_CHECK { payload 1 2 345\nrequire_reply xx 1X x }\nDNS_CHECK { type a\nname a.b. } }"),
 		"track_file t { file /x\nweight 3 reverse\ninit_file 3 overwrite }\n" + service("TUN type gue port 3", "quorum_up \"/bin/x 'y'\" u g\nreal_server 10.0.0.1 80 { FILE_CHECK { track_file t }\n#sluice track_file t weight 3\n}"),
 	} {
 		f.Add(text)
@@ -355,7 +448,8 @@ func FuzzLoad(f *testing.F) {
 // sayable tells whether Print can be read back. What cannot: a group that two
 // virtual servers see with different entries, a word that definitions produced
 // and the language cannot write, and a checker that came from a merged real
-// server with another virtualhost.
+// server with another virtualhost or a merged virtual server with another
+// delay_loop.
 func sayable(c *config.Config) bool {
 	entries := map[string]string{}
 	for _, vs := range c.VirtualServers {
@@ -366,8 +460,12 @@ func sayable(c *config.Config) bool {
 			}
 			entries[g] = s
 		}
+		loops := map[time.Duration]bool{}
 		for _, rs := range vs.RealServers {
 			for _, ck := range rs.Checkers {
+				if ck.Misc != nil && (ck.Misc.Timeout%time.Second != 0 || ck.Misc.Timeout > 4294*time.Second) {
+					loops[ck.Misc.Timeout] = true
+				}
 				h, inherited := ck.HTTP, firstOf(rs.VirtualHost, vs.VirtualHost)
 				if h == nil || (h.VirtualHost == inherited && h.SNIVirtualHost == vs.VirtualHost) {
 					continue
@@ -376,6 +474,9 @@ func sayable(c *config.Config) bool {
 					return false
 				}
 			}
+		}
+		if len(loops) > 1 {
+			return false
 		}
 	}
 	var b bytes.Buffer
@@ -404,7 +505,7 @@ func TestAnyStatementsMakeAValidConfiguration(t *testing.T) {
 		return v
 	}
 	args := rapid.SampledFrom([]string{"", "", "1", "0", "5", "80", "100", "-3", "0.5", "x", "10.0.0.1", "10.0.0.1 80", "10.0.0.2 81", "192.0.2.10 80", "192.0.2.10 0", "2001:db8::1 80", "fe80::1", "fwmark 3", "fwmark 0", "group g",
-		"g", "rr", "sh", "mh", "NAT", "DR", "TUN", "TUN type gue port 5", "TCP", "UDP", "inet", "inet6", "yes", "no", "reverse", "3 reverse", "g weight 3", "200-299 2xx", "255.255.255.0", "24", "/path", `"a b"`, `"/bin/x 'y'" root`, `"open`, "tcp 5", "// x", "192.0.2.0/30 80", "192.0.2.1-9"})
+		"g", "rr", "sh", "mh", "NAT", "DR", "TUN", "TUN type gue port 5", "TCP", "UDP", "inet", "inet6", "yes", "no", "reverse", "3 reverse", "g weight 3", "200-299 2xx", "255.255.255.0", "24", "/path", `"a b"`, `"/bin/x 'y'" root`, `"open`, "tcp 5", "// x", "192.0.2.0/30 80", "192.0.2.1-9", "0a XX 1", "/run/f svc adm", "eth0 VI id 3", "eth0 inst", "IRUSR|IWUSR", "0177", "</etc/passwd", "a..b", "ops@example.com <b@c>"})
 	// What usually follows a word, so that enough of it makes sense.
 	usual := map[string]*rapid.Generator[string]{
 		"virtual_server":       rapid.SampledFrom([]string{"192.0.2.10 80", "192.0.2.10 80", "192.0.2.11 0", "2001:db8::1 80", "fwmark 3", "group g", "group h"}),
@@ -415,6 +516,7 @@ func TestAnyStatementsMakeAValidConfiguration(t *testing.T) {
 		"lvs_sched":            rapid.SampledFrom(strings.Fields("rr wlc sh mh lc2")),
 		"lvs_method":           rapid.SampledFrom([]string{"NAT", "DR", "TUN", "TUN type gue port 5", "TUN type gre csum", "dr"}),
 		"path":                 rapid.SampledFrom([]string{"/", `"/a b"`}),
+		"misc_path":            rapid.SampledFrom([]string{"/bin/x", `"/bin/x 'y'" root`, "</etc/passwd"}),
 		"file":                 rapid.SampledFrom([]string{"/x"}),
 		"":                     rapid.SampledFrom([]string{"192.0.2.10 80", "192.0.2.20-25 80", "192.0.2.32/30", "2001:db8::20-22 80", "fwmark 3", "fwmark 3 inet6"}),
 	}
@@ -427,7 +529,8 @@ func TestAnyStatementsMakeAValidConfiguration(t *testing.T) {
 	inside := map[string][]string{
 		"":               {"virtual_server", "virtual_server", "virtual_server", "virtual_server_group", "track_file", "global_defs", "SSL"},
 		"virtual_server": {"real_server", "real_server", "lvs_sched", "lvs_method", "sorry_server"},
-		"real_server":    {"TCP_CHECK", "HTTP_GET", "SSL_GET", "FILE_CHECK", "track_file", "lvs_method"},
+		"real_server":    {"TCP_CHECK", "HTTP_GET", "SSL_GET", "FILE_CHECK", "track_file", "lvs_method", "SMTP_CHECK", "DNS_CHECK", "UDP_CHECK", "PING_CHECK", "MISC_CHECK"},
+		"MISC_CHECK":     {"misc_path"},
 		"HTTP_GET":       {"url"}, "SSL_GET": {"url"}, "HTTP_GET url": {"path"}, "SSL_GET url": {"path"}, "FILE_CHECK": {"track_file"}, "track_file": {"file"},
 	}
 	services, checkers := 0, 0

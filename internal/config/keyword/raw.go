@@ -54,6 +54,15 @@ type raw struct {
 	tracks     map[string]*rawTrack
 	trackOrder []*rawTrack
 
+	// syncAt, syncStateAt and the like are where it was said.
+	sync        *config.SyncDaemon
+	syncAt      *syntax.Node
+	syncState   opt[config.SyncState]
+	syncStateAt *syntax.Node
+	globalAt    *frame
+	fifos       [fifoKinds]rawFIFO
+	names       processNames
+
 	security    bool
 	scriptUsers [2]string
 	// smtpAlert and smtpAlertChecker are the defaults of smtp_alert.
@@ -179,6 +188,19 @@ type rawChecker struct {
 	urls         []*rawURL
 
 	file *rawTrackUse
+
+	// seenTimeout is what its connect_timeout would inherit at the end of its
+	// block: keepalived's SMTP_CHECK looks no further.
+	seenTimeout opt[time.Duration]
+	helo        string
+	dns         config.DNS
+	udp         config.Datagram
+	minReply    opt[int]
+	maxReply    opt[int]
+	misc        *config.Script
+	miscTimeout time.Duration
+	miscDynamic bool
+	miscUser    opt[[2]string]
 }
 
 // rawURL is a url block as written.

@@ -31,7 +31,7 @@ type realDraft struct {
 
 // resolve makes the configuration of what was read.
 func (b *builder) resolve() *config.Config {
-	cfg := &config.Config{Global: b.raw.global, SSL: b.raw.ssl}
+	cfg := &config.Config{Global: b.globals(), SSL: b.raw.ssl}
 	byKey := map[config.VSKey]*draft{}
 	ordinals := map[config.VSKey]int{}
 	var drafts []*draft
@@ -214,6 +214,9 @@ func (b *builder) serviceRules(d *draft) {
 	if r.haSuspend && (r.kind == byMark || (d.group != nil && len(d.group.marks) > 0)) {
 		f.report(codeHASuspend, r.haAt, &r.haAt.Words[0], "ha_suspend needs an address to look for, and a firewall mark has none", "it is cleared, as keepalived does")
 		vs.HASuspend = false
+	}
+	if vs.HASuspend && r.kind == byGroup {
+		f.report(codeHAGroup, r.haAt, &r.haAt.Words[0], "ha_suspend works for this group", "its real servers are checked while one of its addresses is on this host; in keepalived the word has no effect for groups")
 	}
 	if r.kind == byAddress && vs.Flags.OnePacket && vs.Protocol != config.UDP {
 		f.report(codeOPS, r.opsAt, &r.opsAt.Words[0], "ops is only for protocol UDP, and this is "+vs.Protocol.String(), "it is cleared, as keepalived does")
@@ -490,17 +493,26 @@ func (b *builder) quorum(d *draft) {
 	}
 }
 
+// defaultDelayLoop is a virtual server's delay_loop.
+const defaultDelayLoop = 60 * time.Second
+
 // schedule resolves when a checker runs.
 func schedule(kind config.CheckerKind, ck, rs, vs *checkDefaults, fast bool) config.Schedule {
+	loop := first(defaultDelayLoop, ck.delayLoop, rs.delayLoop, vs.delayLoop)
 	retry, before, rise := uint32(1), time.Second, uint32(1)
-	if kind == config.HTTPGet || kind == config.SSLGet {
+	switch kind {
+	case config.HTTPGet, config.SSLGet:
 		before = 3 * time.Second
 		if !fast {
 			rise = 2
 		}
+	case config.DNSCheck:
+		retry, before = 3, loop
+	case config.MiscCheck:
+		retry = 0
 	}
 	s := config.Schedule{
-		DelayLoop:        first(60*time.Second, ck.delayLoop, rs.delayLoop, vs.delayLoop),
+		DelayLoop:        loop,
 		DelayBeforeRetry: first(before, ck.beforeRetry, rs.beforeRetry, vs.beforeRetry),
 		Retry:            first(retry, ck.retry, rs.retry, vs.retry),
 		Rise:             first(rise, ck.rise, rs.rise, vs.rise),

@@ -38,6 +38,7 @@ func (b *builder) realServer(d *draft, r *rawReal, family config.Family) {
 			rs.Checkers = append(rs.Checkers, ck)
 		}
 	}
+	b.noteSilent(r, rs.Checkers)
 	for _, u := range r.trackUses {
 		if use := b.trackUse(f, u, u.n); use != nil {
 			rs.TrackFiles = append(rs.TrackFiles, *use)
@@ -153,6 +154,12 @@ func (b *builder) checker(d *draft, r *rawReal, c *rawChecker, servicePort uint1
 	}
 	ck.Schedule = schedule(c.kind, &c.checkDefaults, &r.checkDefaults, &d.raw.checkDefaults, c.fastRecovery)
 	ck.LogAllFailures = c.logAll || b.raw.global.CheckerLogAllFailures
+	if c.kind == config.MiscCheck {
+		if ck.Misc = b.misc(d, c); ck.Misc == nil {
+			return nil
+		}
+		return ck
+	}
 	ck.Conn = config.Connection{
 		BindAddr: c.bind, BindPort: c.bindPort, BindIf: c.bindIf, FWMark: c.mark,
 		Timeout: first(5*time.Second, c.timeout, r.timeout, d.raw.timeout),
@@ -161,10 +168,13 @@ func (b *builder) checker(d *draft, r *rawReal, c *rawChecker, servicePort uint1
 	if !target.IsValid() {
 		target = r.addr
 	}
-	if port == 0 {
+	switch {
+	case c.kind == config.PingCheck:
+		port = 0 // an echo has none
+	case port == 0:
 		port = r.port
 	}
-	if port == 0 {
+	if port == 0 && c.kind != config.PingCheck {
 		if port = b.portFor(d, servicePort); port == 0 {
 			f.reportBlock(codeNoCheckPort, fmt.Sprintf("%s of %s has no port to connect to", c.kind, title(r.f.n)),
 				"it is dropped, and the real server is not checked by it; write connect_port in it. keepalived would connect to port 0 and never bring the server up")
@@ -192,6 +202,8 @@ func (b *builder) checker(d *draft, r *rawReal, c *rawChecker, servicePort uint1
 		}
 		ck.HTTP = b.http(d, r, c)
 	}
+	c.own(ck)
+	b.lateTimeout(d, r, c)
 	return ck
 }
 

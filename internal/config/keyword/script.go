@@ -26,6 +26,11 @@ func (f *frame) script(v *value) bool {
 		f.report(codeScript, v.n, w, fmt.Sprintf("%s: the script cannot be read: %s", v.kw.name, why), "it is ignored, as keepalived does")
 		return false
 	}
+	var test bool
+	if v.argv, test = fileTest(v.argv); test && f.block != blockMisc && v.kw.name != "startup_script" && v.kw.name != "shutdown_script" {
+		f.report(codeScript, v.n, w, fmt.Sprintf("%s: %s is the test of a file and no program", v.kw.name, v.argv[0]), "the script is dropped, as keepalived does; only misc_path and the scripts at start and stop may be one")
+		return false
+	}
 	takes := 3
 	if f.block == blockMisc {
 		takes = 1
@@ -72,9 +77,12 @@ func (f *frame) shellSigns(v *value) {
 	}
 }
 
-// newScript makes the model's script and remembers that there is one.
+// newScript makes the model's script and remembers that there is one; the test of
+// a file is none that security would be about.
 func (f *frame) newScript(v *value) *config.Script {
-	f.b.scripts = append(f.b.scripts, scriptAt{f, v.n})
+	if _, test := fileTest(v.argv); !test {
+		f.b.scripts = append(f.b.scripts, scriptAt{f, v.n})
+	}
 	s := &config.Script{Pos: v.n.Pos, Argv: v.argv, User: v.user, Group: v.group}
 	if s.User == "" && s.Group == "" {
 		s.User, s.Group = f.b.raw.scriptUsers[0], f.b.raw.scriptUsers[1]

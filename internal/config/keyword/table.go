@@ -14,7 +14,8 @@ const (
 	// Built: it has its effect.
 	Built Status = iota
 	// Accepted: it is read in silence and has no effect here, because what it
-	// asks for is always so or concerns a part of keepalived that is not here.
+	// asks for is always so or concerns a part of keepalived that is not here. Its
+	// argument is judged if it has a grammar.
 	Accepted
 	// NotServed: it is read and checked, and a warning says what is missing.
 	NotServed
@@ -91,6 +92,8 @@ type keyword struct {
 	// old marks a deprecated spelling; it holds the new one.
 	old string
 	dup dup
+	// soft tells that keepalived goes on when the parameter is missing.
+	soft bool
 
 	// set stores the value; nil stores nothing.
 	set func(*frame, *value)
@@ -116,8 +119,8 @@ type index struct {
 func newIndex() *index {
 	x := &index{blocks: map[string]map[string]*keyword{}}
 	for _, part := range [][]keyword{
-		topRows(), globalRows(), ignoredGlobalRows(), sslRows(), trackFileRows(),
-		virtualRows(), realRows(), checkerRows(), httpRows(), unservedCheckerRows(),
+		topRows(), globalRows(), mailRows(), daemonRows(), processRows(), unservedGlobalRows(), ignoredGlobalRows(),
+		sslRows(), trackFileRows(), virtualRows(), realRows(), checkerRows(), httpRows(), otherCheckerRows(),
 	} {
 		x.rows = append(x.rows, part...)
 	}

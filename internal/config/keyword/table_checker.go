@@ -82,26 +82,26 @@ func httpRows() []keyword {
 		}})...)
 }
 
-// unservedCheckerRows are the words of checkers that are not built: they are
-// read so that a mistake in them is found.
-func unservedCheckerRows() []keyword {
+// otherCheckerRows are the words that one kind of checker has of its own.
+func otherCheckerRows() []keyword {
 	rows := each([]string{blockSMTP},
-		keyword{name: "helo_name", arg: text(), dup: lastReported, def: "smtpchecker.keepalived.org", doc: "name in the greeting"},
+		keyword{name: "helo_name", arg: text(), dup: lastReported, def: config.DefaultHelo, doc: "name in the greeting", set: func(f *frame, v *value) { f.ck.helo = v.text }},
 		keyword{name: "host", opens: blockHost, doc: "an old form; its words are the checker's"})
 	rows = append(rows, each([]string{blockDNS},
-		keyword{name: "type", arg: foldWords("A", "NS", "CNAME", "SOA", "MX", "TXT", "AAAA", "RRSIG", "DNSKEY"), def: "SOA", doc: "what is asked for"},
-		keyword{name: "name", arg: text(), dup: firstWins, def: "the root", doc: "the name that is asked for", set: checkDNSName})...)
+		keyword{name: "type", arg: foldWords("A", "NS", "CNAME", "SOA", "MX", "TXT", "AAAA", "RRSIG", "DNSKEY"), def: "SOA", doc: "what is asked for; in any case",
+			set: func(f *frame, v *value) { f.ck.dns.Type = v.text }},
+		keyword{name: "name", arg: text(), dup: firstWins, def: "the root", doc: "the name that is asked for", set: setDNSName})...)
 	rows = append(rows, each([]string{blockUDP},
-		keyword{name: "payload", arg: custom("HEX", 1), doc: "what is sent", set: func(f *frame, v *value) { f.hex(v.n, false) }},
-		keyword{name: "require_reply", arg: custom("[HEX]", 0), doc: "an answer must come, x is any digit", set: func(f *frame, v *value) { f.hex(v.n, true) }},
-		keyword{name: "min_reply_length", arg: strictNumber(0, 65535), def: "0", doc: "shortest answer"},
-		keyword{name: "max_reply_length", arg: strictNumber(0, 65535), def: "255", doc: "longest answer"})...)
+		keyword{name: "payload", arg: custom("HEX", 1), def: "32 octets of text", doc: "what is sent, two digits for each octet", set: setPayload},
+		keyword{name: "require_reply", arg: custom("[HEX]", 0), def: "no answer is needed", doc: "an answer must come, and begin so; x is any digit", set: setRequireReply},
+		keyword{name: "min_reply_length", arg: strictNumber(0, 65535).in("octets"), def: "0", doc: "shortest answer; counts with require_reply HEX", set: func(f *frame, v *value) { f.ck.minReply.set(int(v.num)) }},
+		keyword{name: "max_reply_length", arg: strictNumber(0, 65535).in("octets"), def: "255", doc: "longest answer; counts with require_reply HEX", set: func(f *frame, v *value) { f.ck.maxReply.set(int(v.num)) }})...)
 	rows = append(rows, each([]string{blockMisc},
-		keyword{name: "misc_path", arg: script(), doc: "the script", set: func(f *frame, v *value) { f.newScript(v) }},
-		keyword{name: "misc_timeout", arg: number(0, 4294).in("s"), def: "delay_loop", doc: "longest run"},
-		keyword{name: "misc_dynamic", arg: flag(), def: "off", doc: "the exit code moves the weight"},
-		keyword{name: "user", arg: custom("NAME [GROUP]", 1), def: "script_user", doc: "identity"})...)
+		keyword{name: "misc_path", arg: script(), doc: "the script, parameters inside the quotes; required. It may be a file to be opened: \"</PATH\"", set: func(f *frame, v *value) { f.ck.misc = f.newScript(v) }},
+		keyword{name: "misc_timeout", arg: number(0, 4294).in("s"), def: "the virtual server's delay_loop", doc: "longest run; 0 is the default too", set: func(f *frame, v *value) { f.ck.miscTimeout = time.Duration(v.num) * time.Second }},
+		keyword{name: "misc_dynamic", arg: flag(), def: "off", doc: "an exit status of 2..255 sets the weight to that minus 2", set: func(f *frame, _ *value) { f.ck.miscDynamic = true }},
+		keyword{name: "user", arg: custom("NAME [GROUP]", 1), def: "script_user", doc: "identity", set: setMiscUser})...)
 	return append(rows, each([]string{blockBFD},
-		keyword{name: "name", arg: text(), doc: "the bfd_instance; required"},
-		keyword{name: "alpha", arg: boolean(), def: "the real server's", doc: "down until proven"})...)
+		keyword{name: "name", arg: text(), status: Accepted, doc: "the bfd_instance; required"},
+		keyword{name: "alpha", arg: boolean(), status: Accepted, def: "the real server's", doc: "down until proven"})...)
 }

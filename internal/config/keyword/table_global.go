@@ -10,29 +10,15 @@ import (
 
 // Features that are not built yet, as warnings name them.
 const (
-	featureMail    = "mail"
-	featureScripts = "scripts"
-	featureFIFO    = "notification FIFOs"
-	featureSNMP    = "SNMP"
-	featureSync    = "lvs_sync_daemon"
-	featureHA      = "ha_suspend"
-	featureNFT     = "nftables_ipvs"
-	featureProcess = "process settings"
-	featureFiles   = "files of the daemon"
+	featureNFT   = "nftables_ipvs"
+	featureFiles = "files of the daemon"
 )
 
 // meanings say what it means that a feature is missing.
 var meanings = map[string]string{
-	featureMail:    "no mail is sent",
-	featureScripts: "the scripts are read and checked, but not run",
-	featureFIFO:    "no FIFO is made and nothing is written to one",
-	featureSNMP:    "there is no SNMP agent",
-	featureSync:    "connections are not synchronised with another director; run ipvsadm --start-daemon beside",
-	featureHA:      "virtual servers are checked whether their address is on this host or not",
-	featureNFT:     "group entries are written as services of their own, without nftables",
-	featureProcess: "set priorities, CPUs, limits and the umask in the service unit",
-	featureFiles:   "the state is on the control socket, and a reload is asked for with SIGHUP",
-	blockSMTP:      unchecked, blockDNS: unchecked, blockUDP: unchecked, blockPing: unchecked, blockMisc: unchecked, blockBFD: unchecked,
+	featureNFT:   "group entries are written as services of their own, without nftables",
+	featureFiles: "the state is on the control socket, and a reload is asked for with SIGHUP",
+	blockBFD:     unchecked,
 }
 
 const unchecked = "the real servers are not checked by it: each has one checker less and stays up unless another one fails"
@@ -55,12 +41,13 @@ func topRows() []keyword {
 		{name: "instance", arg: text(), dup: firstWins, doc: "a name that tells several daemons apart",
 			set: func(f *frame, v *value) { f.b.raw.global.Instance = v.text }},
 	}
-	for _, name := range []string{"use_pid_dir", "namespace_with_ipsets", "linkbeat_use_polling", "child_wait_time"} {
-		rows = append(rows, keyword{name: name, status: Accepted, doc: "of keepalived's process model"})
+	for _, name := range []string{"use_pid_dir", "namespace_with_ipsets", "linkbeat_use_polling"} {
+		rows = append(rows, keyword{name: name, arg: none(), status: Accepted, doc: "of keepalived's process model"})
 	}
+	rows = append(rows, keyword{name: "child_wait_time", arg: strictNumber(0, maxInt32).in("s"), status: Accepted, def: "5", doc: "there are no children to wait for"})
 	for _, name := range []string{"track_group", "static_ipaddress", "static_routes", "static_rules", "vrrp_sync_group", "garp_group", "linkbeat_interfaces",
 		"vrrp_instance", "vrrp_script", "vrrp_track_process", "interface_up_down_delays", "bfd_instance"} {
-		rows = append(rows, keyword{name: name, status: Skipped, doc: "VRRP, BFD and static addresses are not for this daemon"})
+		rows = append(rows, keyword{name: name, arg: anything(), status: Skipped, doc: "VRRP, BFD and static addresses are not for this daemon"})
 	}
 	return rows
 }
@@ -76,7 +63,7 @@ func globalRows() []keyword {
 			set: g(func(g *config.Global, v *value) { g.CheckerLogAllFailures = v.yes })},
 		{name: "rs_init_notifies", arg: boolean(), def: "off", doc: "run notify_up also for real servers in service from the start",
 			set: g(func(g *config.Global, v *value) { g.RSInitNotifies = v.yes })},
-		{name: "lvs_timeouts", arg: custom("[tcp N] [tcpfin N] [udp N], each 0..2678400 s", 2), def: "the kernel's", doc: "the kernel's connection timeouts", set: setTimeouts},
+		{name: "lvs_timeouts", arg: custom("[tcp N] [tcpfin N] [udp N], each 0..2678400 s", 1), soft: true, def: "the kernel's", doc: "the kernel's connection timeouts", set: setTimeouts},
 		{name: "lvs_flush", arg: none(), def: "off", doc: "empty the whole IPVS table at start", set: g(func(g *config.Global, _ *value) { g.LVSFlush = true })},
 		{name: "lvs_flush_on_stop", arg: arg{kind: argWord, words: []string{"VS"}, optional: true}, def: "off", doc: "empty the table at stop; VS: delete services only", set: g(setFlushOnStop)},
 		{name: "lvs_flush_onstop", arg: arg{kind: argWord, words: []string{"VS"}, optional: true}, old: "lvs_flush_on_stop", doc: "the old name of lvs_flush_on_stop", set: g(setFlushOnStop)},
@@ -114,69 +101,54 @@ func globalRows() []keyword {
 		{name: "trust_new", arg: boolean(), extension: true, def: "off", doc: "install a real server that a reload adds before its first good check, as keepalived does",
 			set: g(func(g *config.Global, v *value) { g.TrustNew = v.yes })},
 
-		{name: "notification_email", opens: blockMail, status: NotServed, feature: featureMail, doc: "recipients of mail"},
 		{name: "include_check", arg: custom("[+|-]read match wildcard_match brace_match", 0), doc: "which include problems are errors; the language layer reads it"},
 	}
+	return each([]string{blockGlobal}, rows...)
+}
+
+// unservedGlobalRows are words of global_defs that have no effect here, or none
+// yet.
+func unservedGlobalRows() []keyword {
+	var rows []keyword
 	unserved := func(feature, doc string, a arg, names ...string) {
 		for _, name := range names {
 			rows = append(rows, keyword{name: name, arg: a, status: NotServed, feature: feature, doc: doc})
 		}
 	}
-	unserved(featureMail, "mail", text(), "notification_email_from", "smtp_helo_name")
-	unserved(featureMail, "mail", custom("HOST [PORT]", 1), "smtp_server")
-	unserved(featureMail, "mail", number(0, 4294).in("s"), "smtp_connect_timeout")
-	unserved(featureMail, "mail", boolean(), "smtp_alert", "smtp_alert_checker", "no_checker_emails")
-	unserved(featureScripts, "scripts of the daemon's own start and stop", script(), "startup_script", "shutdown_script")
-	unserved(featureScripts, "their timeouts", number(1, 1000).in("s"), "startup_script_timeout", "shutdown_script_timeout")
-	unserved(featureFIFO, "state changes for another program", custom("PATH [USER [GROUP]]", 1), "lvs_notify_fifo", "notify_fifo")
-	unserved(featureFIFO, "a program that reads them", script(), "lvs_notify_fifo_script", "notify_fifo_script")
-	unserved(featureSync, "connection synchronisation", custom("IF [[inst] VRRP_INSTANCE] [id N] [maxlen N] [port N] [ttl N] [group IP]", 1), "lvs_sync_daemon")
-	unserved(featureNFT, "marks by nftables for groups", arg{kind: argText, optional: true}, "nftables_ipvs")
+	optionalText := arg{kind: argText, optional: true}
+	unserved(featureNFT, "marks by nftables for groups", optionalText, "nftables_ipvs")
 	unserved(featureNFT, "marks by nftables for groups", strictNumber(-1<<31, maxInt32), "nftables_ipvs_priority")
 	unserved(featureNFT, "marks by nftables for groups", strictNumber(1, maxUint32), "nftables_ipvs_start_fwmark")
-	unserved(featureSNMP, "SNMP", none(), "enable_snmp_checker", "enable_traps")
-	unserved(featureSNMP, "SNMP", text(), "snmp_socket")
-	unserved(featureSNMP, "SNMP", timer(time.Millisecond, 30*time.Second), "snmp_vs_stats_update_interval", "snmp_rs_stats_update_interval")
-	unserved(featureProcess, "priority", number(-20, 19), "checker_priority")
-	unserved(featureProcess, "priority", number(1, 99), "checker_rt_priority")
-	unserved(featureProcess, "priority", custom("CPU ...", 1), "checker_cpu_affinity")
-	unserved(featureProcess, "priority", number(1, maxUint32), "checker_rlimit_rttime", "checker_rlimit_rtime")
-	unserved(featureProcess, "memory lock", none(), "checker_no_swap")
-	unserved(featureProcess, "file mode mask", custom("MASK", 1), "umask")
-	unserved(featureScripts, "how scripts are run", boolean(), "use_symlink_paths", "set_supplementary_groups")
-	unserved(featureFiles, "reload by a file", custom("PATH", 1), "reload_time_file")
+	unserved(featureFiles, "reload by a file", text(), "reload_time_file")
 	unserved(featureFiles, "reload by a file", none(), "reload_repeat")
+	unserved(featureFiles, "a file that exists while the configuration is read", optionalText, "reload_file")
 	unserved(featureFiles, "dumps", text(), "config_save_dir", "state_dump_file", "stats_dump_file")
 
-	accepted := func(doc string, names ...string) {
+	accepted := func(doc string, a arg, names ...string) {
 		for _, name := range names {
-			rows = append(rows, keyword{name: name, status: Accepted, doc: doc})
+			rows = append(rows, keyword{name: name, arg: a, status: Accepted, doc: doc})
 		}
 	}
-	accepted("names of keepalived's processes", "process_names", "process_name", "checker_process_name", "lvs_process_name")
-	accepted("keepalived's own priority control", "max_auto_priority", "min_auto_priority_delay")
-	accepted("a new configuration is always judged before it replaces the running one", "reload_check_config", "reload_file")
-	accepted("no temporary copies of the configuration are made", "tmp_config_directory", "data_use_instance", "json_dump_file", "json_version")
-	accepted("has no effect in keepalived either", "random_seed")
-	accepted("counters of nftables", "nftables_counters")
-	accepted("socket buffers are sized by need", "lvs_netlink_cmd_rcv_bufs", "lvs_netlink_monitor_rcv_bufs", "lvs_netlink_cmd_rcv_bufs_force", "lvs_netlink_monitor_rcv_bufs_force")
+	accepted("a new configuration is always judged before it replaces the running one", optionalText, "reload_check_config")
+	accepted("keepalived's own priority control", arg{kind: argNumber, min: -1, max: 99, optional: true}, "max_auto_priority")
+	accepted("keepalived's own priority control", number(1, 10_000_000).in("µs"), "min_auto_priority_delay")
+	accepted("no temporary copies of the configuration are made", text(), "tmp_config_directory")
+	accepted("there are no dumps to name", boolean(), "data_use_instance")
+	accepted("of VRRP's dump", text(), "json_dump_file")
+	accepted("of VRRP's dump", number(1, 2), "json_version")
+	accepted("has no effect in keepalived either", strictNumber(0, maxUint32), "random_seed")
+	accepted("counters of nftables", none(), "nftables_counters")
+	accepted("socket buffers are sized by need", strictNumber(0, maxUint32).in("bytes"), "lvs_netlink_cmd_rcv_bufs", "lvs_netlink_monitor_rcv_bufs")
+	accepted("socket buffers are sized by need", boolean(), "lvs_netlink_cmd_rcv_bufs_force", "lvs_netlink_monitor_rcv_bufs_force")
+	accepted("there is no SNMP agent", none(), "enable_snmp_checker", "enable_traps")
+	accepted("there is no SNMP agent", text(), "snmp_socket")
+	accepted("there is no SNMP agent", timer(time.Millisecond, 30*time.Second), "snmp_vs_stats_update_interval", "snmp_rs_stats_update_interval")
 	for i := range rows {
-		rows[i].block = blockGlobal
-		switch rows[i].name {
-		case "startup_script", "shutdown_script", "lvs_notify_fifo", "notify_fifo", "lvs_notify_fifo_script", "notify_fifo_script", "lvs_sync_daemon", "nftables_ipvs", "snmp_socket":
+		if n := rows[i].name; n == "nftables_ipvs" || n == "snmp_socket" || n == "tmp_config_directory" {
 			rows[i].dup = firstWins
 		}
-		switch rows[i].name {
-		case "smtp_alert":
-			rows[i].set = func(f *frame, v *value) { f.b.raw.smtpAlert.set(v.yes) }
-		case "smtp_alert_checker":
-			rows[i].set = func(f *frame, v *value) { f.b.raw.smtpAlertChecker.set(v.yes) }
-		}
-		if rows[i].arg.kind == argScript {
-			rows[i].set = func(f *frame, v *value) { f.newScript(v) }
-		}
 	}
-	return rows
+	return each([]string{blockGlobal}, rows...)
 }
 
 // ignoredGlobalRows are words of global_defs that concern VRRP and BFD.
@@ -196,7 +168,12 @@ vrrp_netlink_cmd_rcv_bufs_force vrrp_netlink_monitor_rcv_bufs vrrp_netlink_monit
 vrrp_notify_fifo vrrp_notify_fifo_script vrrp_notify_priority_changes vrrp_owner_ignore_adverts vrrp_priority
 vrrp_process_name vrrp_rlimit_rtime vrrp_rlimit_rttime vrrp_rt_priority vrrp_rx_bufs_multiplier
 vrrp_rx_bufs_policy vrrp_skip_check_adv_addr vrrp_startup_delay vrrp_strict vrrp_version vrrp_vmac_garp_intvl`) {
-		rows = append(rows, keyword{block: blockGlobal, name: name, status: Accepted, doc: "of VRRP or BFD"})
+		k := keyword{block: blockGlobal, name: name, arg: anything(), status: Accepted, doc: "of VRRP or BFD"}
+		switch name {
+		case "vrrp_notify_fifo", "vrrp_notify_fifo_script":
+			k.arg, k.set = custom("...", 0), setVRRPFIFO
+		}
+		rows = append(rows, k)
 	}
 	return rows
 }
@@ -226,7 +203,7 @@ func setTimeouts(f *frame, v *value) {
 			return
 		}
 		if i+1 == len(args) {
-			f.report(codeMissing, v.n, &args[i], "lvs_timeouts "+args[i].Text+" needs a number", "write seconds after it; keepalived exits here")
+			f.report(codeMissingSoft, v.n, &args[i], "lvs_timeouts "+args[i].Text+" needs a number", "write 0-2678400 seconds after it; the kernel's value stays")
 			return
 		}
 		if num, ok := f.number(v.n, &args[i+1], strictNumber(0, 2678400), "lvs_timeouts "+args[i].Text, "the kernel's value stays"); ok {

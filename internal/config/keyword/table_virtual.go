@@ -77,13 +77,13 @@ func virtualRows() []keyword {
 		{name: "quorum_down", arg: script(), dup: firstWins, doc: "run when the quorum is lost",
 			set: func(f *frame, v *value) { f.vs.quorumDown = f.newScript(v) }},
 		{name: "weight", arg: number(1, maxInt32), def: "1", doc: "weight of real servers that give none", set: func(f *frame, v *value) { f.vs.weight = v.num }},
-		{name: "ha_suspend", arg: flag(), def: "off", status: NotServed, feature: featureHA, doc: "check only while the address is on this host",
+		{name: "ha_suspend", arg: flag(), def: "off", doc: "check only while the address is on this host; not with firewall marks",
 			set: func(f *frame, v *value) { f.vs.haSuspend, f.vs.haAt = true, v.n }},
-		{name: "smtp_alert", arg: boolean(), def: "off", status: NotServed, feature: featureMail, doc: "mail of quorum changes",
+		{name: "smtp_alert", arg: boolean(), def: "smtp_alert_checker, else the global smtp_alert, else off", doc: "mail of quorum changes",
 			set: func(f *frame, v *value) { f.vs.smtpAlert.set(v.yes) }},
 		{name: "virtualhost", arg: text(), dup: lastReported, def: "none", doc: "HTTP Host and server name of checks that give none",
 			set: func(f *frame, v *value) { f.vs.virtualHost = v.text }},
-		{name: "snmp_name", arg: text(), dup: lastReported, status: NotServed, feature: featureSNMP, doc: "name in SNMP",
+		{name: "snmp_name", arg: text(), dup: lastReported, status: Accepted, doc: "name in SNMP",
 			set: func(f *frame, v *value) { f.vs.snmpName = v.text }},
 		{name: "sorry_server", arg: custom("IP [PORT]", 1), def: "none", doc: "serves while the quorum is lost", set: setSorry},
 		{name: "sorry_server_inhibit", arg: flag(), def: "off", doc: "it stays in the table at weight 0; after sorry_server",
@@ -116,11 +116,11 @@ func realRows() []keyword {
 			set: func(f *frame, v *value) { f.rs.up = f.newScript(v) }},
 		{name: "notify_down", arg: script(), dup: firstWins, doc: "run when it goes down",
 			set: func(f *frame, v *value) { f.rs.down = f.newScript(v) }},
-		{name: "smtp_alert", arg: boolean(), def: "on", status: NotServed, feature: featureMail, doc: "mail of its changes",
+		{name: "smtp_alert", arg: boolean(), def: "smtp_alert_checker, else the global smtp_alert, else on", doc: "mail of its changes",
 			set: func(f *frame, v *value) { f.rs.smtpAlert.set(v.yes) }},
 		{name: "virtualhost", arg: text(), dup: lastReported, def: "the virtual server's", doc: "HTTP Host of checks that give none",
 			set: func(f *frame, v *value) { f.rs.virtualHost = v.text }},
-		{name: "snmp_name", arg: text(), dup: lastReported, status: NotServed, feature: featureSNMP, doc: "name in SNMP",
+		{name: "snmp_name", arg: text(), dup: lastReported, status: Accepted, doc: "name in SNMP",
 			set: func(f *frame, v *value) { f.rs.snmpName = v.text }},
 		{name: "track_file", arg: custom("NAME [weight -2147483647..2147483647 [reverse|noreverse]]", 1), extension: true, dup: cumulative, def: "none", doc: "the file's number moves the weight, down to 0 (maintenance), without being a check", set: setTrackUse},
 	}
@@ -142,9 +142,7 @@ func realRows() []keyword {
 		{blockBFD, config.BFDCheck, "a BFD session is up"},
 	} {
 		k := keyword{name: c.name, opens: c.name, doc: c.doc, open: openChecker(c.kind), close: closeChecker}
-		switch c.kind {
-		case config.TCPCheck, config.HTTPGet, config.SSLGet, config.FileCheck:
-		default:
+		if c.kind == config.BFDCheck {
 			k.status, k.feature, k.close = NotServed, c.name, nil
 		}
 		rows = append(rows, k)
