@@ -20,6 +20,10 @@ import (
 // gives its check scripts (facts 4.13).
 const DefaultKillAfter = 2 * time.Second
 
+// stopAfter is what a script gets in place of KillAfter when its context ends:
+// whoever ends one does not wait long.
+const stopAfter = 500 * time.Millisecond
+
 // outputGrace is how long the end of the output is waited for after the script
 // itself has ended.
 const outputGrace = 100 * time.Millisecond
@@ -72,11 +76,11 @@ func (r Result) Ended() string {
 	return fmt.Sprintf("exit status %d", r.Code)
 }
 
-// Run runs a script to its end. At the timeout, or when ctx is done, its process
-// group is sent SIGTERM and, if that does not end it, SIGKILL; so Run returns
-// KillAfter and a moment later at the latest, but for a process that even SIGKILL
-// does not end. It leaves no process of the group if it had to end it, and never
-// an unreaped one.
+// Run runs a script to its end. At the timeout its process group is sent SIGTERM
+// and, if that has not ended it after KillAfter, SIGKILL; when ctx is done half a
+// second is the most it gets in between. Run returns a moment later at the latest,
+// but for a process that even SIGKILL does not end. It leaves no process of the
+// group if it had to end it, and never an unreaped one.
 func Run(ctx context.Context, c Command) Result {
 	began := time.Now()
 	if err := ctx.Err(); err != nil {
@@ -219,7 +223,7 @@ func (p *Process) supervise(cancelled <-chan struct{}) {
 		limit = timer.C
 	}
 	stop, kill, cut := p.stop, p.kill, false
-	end := func(why *bool) {
+	end := func(why *bool, killAfter time.Duration) {
 		// Whoever ended before anything was done to it ended by itself, whatever the
 		// clock says: there is one outcome, and this is where it is chosen.
 		if cut || canReap(p.pid) {
@@ -227,7 +231,7 @@ func (p *Process) supervise(cancelled <-chan struct{}) {
 		}
 		cut, *why = true, true
 		p.signal(syscall.SIGTERM)
-		timer.Reset(p.killAfter)
+		timer.Reset(killAfter)
 		limit = timer.C
 	}
 	for running := true; running; {
@@ -237,17 +241,17 @@ func (p *Process) supervise(cancelled <-chan struct{}) {
 		case <-limit:
 			limit = nil
 			if !cut {
-				end(&p.result.TimedOut)
+				end(&p.result.TimedOut, p.killAfter)
 				break
 			}
 			p.result.Forced = true
 			p.signal(syscall.SIGKILL)
 		case <-cancelled:
 			cancelled = nil
-			end(&p.result.Stopped)
+			end(&p.result.Stopped, min(p.killAfter, stopAfter))
 		case <-stop:
 			stop = nil
-			end(&p.result.Stopped)
+			end(&p.result.Stopped, p.killAfter)
 		case <-kill:
 			kill, limit = nil, nil
 			if !cut {

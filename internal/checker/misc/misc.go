@@ -1,0 +1,161 @@
+// Package misc is MISC_CHECK: the target is well when a script says so by its exit
+// status, or when a file can be opened.
+//
+// It decides what an exit status means; how a script is found, run and ended is
+// package script's decision. The meanings are keepalived's (facts 4.13):
+//
+//	status   misc_path  with misc_dynamic
+//	0        well       well, at the configured weight
+//	1        failed     failed
+//	2..255   failed     well, at the weight status - 2
+//
+// The end by a signal is a failure, and so is a timeout, whatever the script made
+// of SIGTERM. The weight is told with each outcome anew, never as a change to an
+// earlier one, so that no series of outcomes can add up.
+//
+// # Decisions
+//
+// A script that could not be started is Unable: the last verdict stays and an
+// alarm is raised. That goes for a script that is missing, not executable or
+// refused by script security, for an interpreter that is not there, an unknown
+// user, and a fork for which there are no resources. The server was not asked, and
+// it is this machine that must be mended. It is on purpose not what keepalived
+// does: there a failed exec is a success, a script that is missing or refused at
+// the start takes its checker out of the server, which then counts as well, and
+// after a failed fork a checker never runs again.
+//
+// Statuses 126 and 127 mean no more than others. keepalived makes 0 of them when a
+// shell ran the script, and here none does.
+//
+// The first line of what the script printed is part of the reason, since the
+// status alone rarely tells an operator what is wrong.
+package misc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sluice-lb/sluice/internal/checker"
+	"github.com/sluice-lb/sluice/internal/config"
+	"github.com/sluice-lb/sluice/internal/script"
+)
+
+// Overtime is how much longer than Misc.Timeout a run may take: SIGTERM and two
+// seconds until SIGKILL, then what a busy machine needs to end a process. The
+// deadline of a run must leave it that.
+const Overtime = script.DefaultKillAfter + 3*time.Second
+
+// maxLine is how many characters of a script's output are shown.
+const maxLine = 160
+
+// Options are what the whole daemon knows of scripts.
+type Options struct {
+	// Identity is asked before each run; nil for none set.
+	Identity func() script.Identity
+	// Warn is told of things to mend that did not keep a script from running, of
+	// each once; nil for nobody.
+	Warn func(warning string)
+}
+
+type probe struct {
+	misc   *config.Misc
+	opts   Options
+	run    func(context.Context, script.Command) script.Result
+	warned map[string]bool
+}
+
+// New returns the probe of a MISC_CHECK.
+func New(c *config.Checker, o Options) (checker.Probe, error) {
+	if c.Misc == nil || c.Misc.Script == nil || len(c.Misc.Script.Argv) == 0 {
+		return nil, errors.New("MISC_CHECK has no misc_path, so that there is nothing to run")
+	}
+	if o.Identity == nil {
+		o.Identity = func() script.Identity { return script.Identity{} }
+	}
+	p := &probe{misc: c.Misc, opts: o, run: script.Run, warned: map[string]bool{}}
+	if script.IsFileTest(c.Misc.Script) {
+		p.run = script.TestFile
+	}
+	return p, nil
+}
+
+// Check says what is wrong with the script of a MISC_CHECK before it runs, as
+// script.Check does.
+func Check(m *config.Misc, id script.Identity) error {
+	if script.IsFileTest(m.Script) {
+		return script.CheckFileTest(m.Script, id)
+	}
+	return script.Check(m.Script, id)
+}
+
+// Run runs the script once.
+func (p *probe) Run(ctx context.Context) checker.Outcome {
+	r := p.run(ctx, script.Command{Script: p.misc.Script, Identity: p.opts.Identity(), Timeout: p.misc.Timeout})
+	for _, w := range r.Warnings {
+		if p.opts.Warn != nil && !p.warned[w] {
+			p.warned[w] = true
+			p.opts.Warn(w)
+		}
+	}
+	// A deadline is a timeout too, only not the script's.
+	if r.Stopped && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		r.TimedOut = true
+	}
+	return outcome(p.misc, r)
+}
+
+// outcome says what a script's end means.
+func outcome(m *config.Misc, r script.Result) checker.Outcome {
+	o := checker.Outcome{Result: checker.Failed, Reason: r.Ended(), Took: r.Took}
+	switch {
+	case r.TimedOut && r.Err == nil:
+		o.Reason = fmt.Sprintf("timed out after %v", m.Timeout)
+		if r.Forced {
+			o.Reason += ", and SIGTERM did not end it"
+		}
+	case r.Stopped:
+		return checker.Outcome{Result: checker.Unable, Reason: "cancelled", Took: r.Took}
+	case r.Err != nil:
+		return checker.Outcome{Result: checker.Unable, Reason: "script is not run: " + r.Err.Error(), Took: r.Took}
+	case r.Signal != 0:
+		o.Reason = fmt.Sprintf("ended by %s (%v)", unix.SignalName(r.Signal), r.Signal)
+	case r.Code == 0:
+		o.Result = checker.OK
+	case m.Dynamic && r.Code > 1:
+		o.Result, o.Weight, o.Weighted = checker.OK, int64(r.Code)-2, true
+		o.Reason += fmt.Sprintf(", weight %d", o.Weight)
+	}
+	if line := firstLine(r.Output); line != "" {
+		o.Reason += ": " + line
+	}
+	return o
+}
+
+// firstLine is the first line that says something, fit for a log and a terminal.
+func firstLine(output string) string {
+	var line string
+	for l := range strings.Lines(output) {
+		if line = strings.TrimSpace(l); line != "" {
+			break
+		}
+	}
+	line = strings.Map(func(r rune) rune {
+		if r == '\t' {
+			return ' '
+		}
+		if !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, line)
+	if all := []rune(line); len(all) > maxLine {
+		line = string(all[:maxLine-3]) + "..."
+	}
+	return line
+}
