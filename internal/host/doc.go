@@ -1,5 +1,6 @@
 // Package host is the machine around the daemon: kernel settings, the IPVS
-// module, limits, capabilities, namespaces.
+// module, limits, capabilities, namespaces, addresses, and the process itself as
+// the kernel schedules it.
 //
 // It decides which settings sluice needs and how to say that one is missing. It
 // deliberately does not decide whether to touch them (manage_sysctls, observe
