@@ -78,10 +78,18 @@ type Engine struct {
 	headTouched bool
 	notices     notices
 	// local are this host's addresses, nil as long as nobody told.
-	local      *addresses
-	table      whole
+	local *addresses
+	// conn is the table that is written; what it can besides writing services is
+	// asked of it.
+	conn       apply.IPVS
 	flushed    bool
 	globalsDue bool
+	// globalsAt is when a global setting that could not be made is tried again, and
+	// globalsErr the reason that was logged.
+	globalsAt  time.Time
+	globalsErr string
+	// syncing are the kernel's sync daemons that are ours.
+	syncing map[ipvs.SyncState]bool
 	// original are the kernel's timeouts before this process changed them.
 	original *ipvs.Timeouts
 	// after is done at the end of the turn, when what it asked for is written and
@@ -136,7 +144,8 @@ func New(opts Options) *Engine {
 	}
 	e := &Engine{
 		opts: opts, log: opts.Log, inbox: newInbox(),
-		tasks: map[checker.ID]*task{}, byKey: map[config.VSKey]*server{}, touched: map[*server]bool{},
+		syncing: map[ipvs.SyncState]bool{},
+		tasks:   map[checker.ID]*task{}, byKey: map[config.VSKey]*server{}, touched: map[*server]bool{},
 		started: time.Now(),
 	}
 	e.published.Store(&published{})
@@ -270,7 +279,7 @@ func (e *Engine) Run(ctx context.Context) error {
 // wait returns how long nothing is due.
 func (e *Engine) wait(now time.Time) time.Duration {
 	next := now.Add(time.Hour)
-	for _, t := range []time.Time{e.retryAt, e.tickAt} {
+	for _, t := range []time.Time{e.retryAt, e.tickAt, e.globalsAt} {
 		if !t.IsZero() && t.Before(next) {
 			next = t
 		}
@@ -299,11 +308,8 @@ func (e *Engine) turn(ctx context.Context) {
 		e.allTouched = true
 		err = e.applier.Tick(kctx, now)
 	}
-	if e.connected && e.globalsDue {
-		if terr := e.timeouts(kctx); terr != nil {
-			e.log.Error("Global setting not applied", "err", terr)
-		}
-		e.globalsDue = false
+	if e.connected && e.globalsDue && !now.Before(e.globalsAt) {
+		e.globals(kctx, now)
 	}
 	if e.connected && e.applier.Pending() && (e.retryAt.IsZero() || !now.Before(e.retryAt) || len(e.touched) > 0) {
 		err = errors.Join(err, e.applier.Flush(kctx, now))
@@ -347,6 +353,7 @@ func (e *Engine) connect(ctx context.Context) {
 			}
 			e.connected = true
 			e.allTouched = true
+			e.globalsDue, e.globalsAt = true, time.Time{}
 			e.outcome(time.Now(), nil)
 			return
 		}

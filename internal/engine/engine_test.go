@@ -618,3 +618,36 @@ func TestPingNeedsTheLoop(t *testing.T) {
 		}
 	})
 }
+
+// TestRetriesAtTheStart: the first failure after a start is final, but for SMTP_CHECK,
+// as with keepalived.
+func TestRetriesAtTheStart(t *testing.T) {
+	for kind, want := range map[config.CheckerKind]int{config.TCPCheck: 1, config.HTTPGet: 1, config.DNSCheck: 1, config.MiscCheck: 1, config.SMTPCheck: 4} {
+		t.Run(kind.String(), func(t *testing.T) {
+			in(t, func(r *rig) {
+				cfg := each(conf(1, 2), func(rs *config.RealServer) {
+					c := rs.Checkers[0]
+					c.Kind, c.Retry, c.Warmup, c.DelayBeforeRetry = kind, 3, 0, 2*time.Second
+					if kind == config.MiscCheck {
+						c.Misc = &config.Misc{Script: &config.Script{Argv: []string{"/check"}}, Timeout: time.Second}
+					}
+				})
+				r.farm.set(1, checker.Failed, "refused")
+				r.start(cfg)
+				for n := 1; ; n++ {
+					synctest.Wait()
+					if r.content() == "2:1" {
+						if got := r.farm.count(1); got != want {
+							t.Errorf("out after %d attempts, want %d", got, want)
+						}
+						return
+					}
+					if n > 10 {
+						t.Fatal("never out")
+					}
+					r.pass(2 * time.Second)
+				}
+			})
+		})
+	}
+}

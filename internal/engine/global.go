@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/sluice-lb/sluice/internal/apply"
 	"github.com/sluice-lb/sluice/pkg/ipvs"
@@ -20,11 +21,11 @@ type whole interface {
 // begin does what global_defs wants of a table that was just connected, before
 // anything of it is adopted. lvs_flush is for the start of the process alone.
 func (e *Engine) begin(ctx context.Context, conn apply.IPVS) error {
+	e.conn = conn
 	w, ok := conn.(whole)
 	if !ok {
 		return nil
 	}
-	e.table = w
 	if e.config.Global.LVSFlush && !e.flushed {
 		e.log.Warn("Emptying the whole IPVS table, other programs' services too", "why", "lvs_flush")
 		if err := w.Flush(ctx); err != nil {
@@ -32,14 +33,34 @@ func (e *Engine) begin(ctx context.Context, conn apply.IPVS) error {
 		}
 	}
 	e.flushed = true
-	return e.timeouts(ctx)
+	return nil
+}
+
+// globalsRetry is the pause before a global setting that was refused is tried again:
+// the interface of a sync daemon may come up later.
+const globalsRetry = 30 * time.Second
+
+// globals applies what global_defs says of the kernel. It is beside the services:
+// what cannot be done is logged and tried again, and keeps nothing else waiting.
+func (e *Engine) globals(ctx context.Context, now time.Time) {
+	err := errors.Join(e.timeouts(ctx), e.syncDaemons(ctx))
+	if err == nil {
+		e.globalsDue, e.globalsAt, e.globalsErr = false, time.Time{}, ""
+		return
+	}
+	e.globalsAt = now.Add(globalsRetry)
+	if err.Error() != e.globalsErr {
+		e.globalsErr = err.Error()
+		e.log.Error("Global setting not applied, will retry", "err", err, "retry_in", globalsRetry)
+	}
 }
 
 // timeouts sets lvs_timeouts. A value that is 0 or no longer configured is what it
 // was before this process changed anything (facts 9.1), without the moment in
 // which keepalived has the originals in force on each reload.
 func (e *Engine) timeouts(ctx context.Context) error {
-	if e.table == nil {
+	table, ok := e.conn.(whole)
+	if !ok {
 		return nil
 	}
 	g := e.config.Global.LVSTimeouts
@@ -47,7 +68,7 @@ func (e *Engine) timeouts(ctx context.Context) error {
 	if want == (ipvs.Timeouts{}) && e.original == nil {
 		return nil
 	}
-	now, err := e.table.Timeouts(ctx)
+	now, err := table.Timeouts(ctx)
 	if err != nil {
 		return fmt.Errorf("lvs_timeouts: %w", err)
 	}
@@ -64,7 +85,7 @@ func (e *Engine) timeouts(ctx context.Context) error {
 	if want == now {
 		return nil
 	}
-	if err := e.table.SetTimeouts(ctx, want); err != nil {
+	if err := table.SetTimeouts(ctx, want); err != nil {
 		return fmt.Errorf("lvs_timeouts: %w", err)
 	}
 	e.log.Info("Kernel connection timeouts set", "tcp", want.TCP, "tcpfin", want.TCPFin, "udp", want.UDP,
@@ -75,14 +96,15 @@ func (e *Engine) timeouts(ctx context.Context) error {
 // end undoes begin when the services are removed at a stop.
 func (e *Engine) end(ctx context.Context) error {
 	var errs []error
-	if e.table != nil && e.config.Global.LVSFlushOnStop == "all" {
+	table, ok := e.conn.(whole)
+	if ok && e.config.Global.LVSFlushOnStop == "all" {
 		e.log.Warn("Emptying the whole IPVS table, other programs' services too", "why", "lvs_flush_on_stop")
-		errs = append(errs, e.table.Flush(ctx))
+		errs = append(errs, table.Flush(ctx))
 	} else {
 		errs = append(errs, e.applier.Remove(ctx))
 	}
 	if e.original != nil {
-		errs = append(errs, e.table.SetTimeouts(ctx, *e.original))
+		errs = append(errs, table.SetTimeouts(ctx, *e.original))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, e.endSync(ctx))...)
 }

@@ -17,7 +17,7 @@ func (ev reloadEvent) handle(e *Engine) {
 	old := e.byKey
 	e.config = ev.config
 	e.generation++
-	e.globalsDue = true
+	e.globalsDue, e.globalsAt = true, time.Time{}
 	e.applier.Replace(translate(ev.config))
 	e.vss, e.byKey = nil, make(map[config.VSKey]*server, len(ev.config.VirtualServers))
 	for _, vc := range ev.config.VirtualServers {
@@ -119,6 +119,8 @@ func (e *Engine) adopt(fvs *framework.VirtualServer, was *server, start bool) *s
 			// keepalived gives a new checker on a live server its retries, and
 			// none to one whose server was never seen working.
 			strict := newcomer && (start || !rs.Trusted) || !newcomer && !rs.Trusted
+			// SMTP_CHECK has its retries at the start too (facts 4.9).
+			strict = strict && c.Kind != config.SMTPCheck
 			tasks[k] = e.addTask(vs, i, k, c, r, strict, start)
 		}
 		vs.rs, vs.tasks = append(vs.rs, sit), append(vs.tasks, tasks)
