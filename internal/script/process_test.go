@@ -398,4 +398,3 @@ func BenchmarkExamine(b *testing.B) {
 		}
 	}
 }
-

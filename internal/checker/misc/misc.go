@@ -114,6 +114,8 @@ func (p *probe) Run(ctx context.Context) checker.Outcome {
 func outcome(m *config.Misc, r script.Result) checker.Outcome {
 	o := checker.Outcome{Result: checker.Failed, Reason: r.Ended(), Took: r.Took}
 	switch {
+	case r.Err != nil && !r.Stopped:
+		return checker.Outcome{Result: checker.Unable, Reason: "script is not run: " + r.Err.Error(), Took: r.Took}
 	case r.TimedOut && r.Err == nil:
 		o.Reason = fmt.Sprintf("timed out after %v", m.Timeout)
 		if r.Forced {
@@ -121,8 +123,6 @@ func outcome(m *config.Misc, r script.Result) checker.Outcome {
 		}
 	case r.Stopped:
 		return checker.Outcome{Result: checker.Unable, Reason: "cancelled", Took: r.Took}
-	case r.Err != nil:
-		return checker.Outcome{Result: checker.Unable, Reason: "script is not run: " + r.Err.Error(), Took: r.Took}
 	case r.Signal != 0:
 		o.Reason = fmt.Sprintf("ended by %s (%v)", unix.SignalName(r.Signal), r.Signal)
 	case r.Code == 0:

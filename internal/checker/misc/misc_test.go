@@ -1,0 +1,378 @@
+package misc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sluice-lb/sluice/internal/checker"
+	"github.com/sluice-lb/sluice/internal/config"
+	"github.com/sluice-lb/sluice/internal/framework"
+	"github.com/sluice-lb/sluice/internal/script"
+)
+
+// patience is what a test waits for what must happen soon; it is only ever used
+// up by a failing test.
+const patience = 20 * time.Second
+
+// write makes an executable script.
+func write(t testing.TB, body string) string {
+	t.Helper()
+	p := filepath.Join(t.TempDir(), "check")
+	if err := os.WriteFile(p, []byte("#!/bin/sh\n"+body+"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// check is a MISC_CHECK of the script.
+func check(argv ...string) *config.Checker {
+	return &config.Checker{Kind: config.MiscCheck, Misc: &config.Misc{Script: &config.Script{Argv: argv}, Timeout: patience}}
+}
+
+func probeOf(t testing.TB, c *config.Checker, o Options) *probe {
+	t.Helper()
+	p, err := New(c, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.(*probe)
+}
+
+func noChildren(t *testing.T) {
+	t.Helper()
+	if pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); err != unix.ECHILD {
+		t.Errorf("a child is left: pid %d, %v", pid, err)
+	}
+}
+
+func TestExitStatus(t *testing.T) {
+	path := write(t, `exit $1`)
+	for _, tt := range []struct {
+		code           int
+		plain, dynamic checker.Outcome
+	}{
+		{0, checker.Outcome{}, checker.Outcome{}},
+		{1, checker.Outcome{Result: checker.Failed}, checker.Outcome{Result: checker.Failed}},
+		{2, checker.Outcome{Result: checker.Failed}, checker.Outcome{Weighted: true}},
+		{12, checker.Outcome{Result: checker.Failed}, checker.Outcome{Weighted: true, Weight: 10}},
+		{126, checker.Outcome{Result: checker.Failed}, checker.Outcome{Weighted: true, Weight: 124}},
+		{127, checker.Outcome{Result: checker.Failed}, checker.Outcome{Weighted: true, Weight: 125}},
+		{255, checker.Outcome{Result: checker.Failed}, checker.Outcome{Weighted: true, Weight: 253}},
+	} {
+		for _, dynamic := range []bool{false, true} {
+			c := check(path, fmt.Sprint(tt.code))
+			c.Misc.Dynamic = dynamic
+			want := tt.plain
+			if dynamic {
+				want = tt.dynamic
+			}
+			want.Reason = fmt.Sprintf("exit status %d", tt.code)
+			if want.Weighted {
+				want.Reason += fmt.Sprintf(", weight %d", want.Weight)
+			}
+			got := probeOf(t, c, Options{}).Run(t.Context())
+			if got.Took <= 0 {
+				t.Errorf("status %d took %v", tt.code, got.Took)
+			}
+			if got.Took = 0; got != want {
+				t.Errorf("status %d, dynamic %t: %+v, want %+v", tt.code, dynamic, got, want)
+			}
+		}
+	}
+}
+
+// TestOutcome is the table of all that can come of a script.
+func TestOutcome(t *testing.T) {
+	refused := errors.New("/s does not exist")
+	for name, tt := range map[string]struct {
+		r    script.Result
+		want checker.Result
+		why  string
+	}{
+		"output":            {script.Result{Code: 1, Output: "\n\n  refused by \x1b[1mdb\tone\nmore\n"}, checker.Failed, "exit status 1: refused by ?[1mdb one"},
+		"much output":       {script.Result{Output: strings.Repeat("é", 200)}, checker.OK, "exit status 0: " + strings.Repeat("é", maxLine-3) + "..."},
+		"signal":            {script.Result{Code: -1, Signal: syscall.SIGSEGV, Output: "x"}, checker.Failed, "ended by SIGSEGV (segmentation fault): x"},
+		"timeout":           {script.Result{Code: -1, Signal: syscall.SIGTERM, TimedOut: true, Output: "waiting"}, checker.Failed, "timed out after 3s: waiting"},
+		"answered timeout":  {script.Result{Code: 12, TimedOut: true}, checker.Failed, "timed out after 3s"},
+		"forced":            {script.Result{Code: -1, Signal: syscall.SIGKILL, TimedOut: true, Forced: true}, checker.Failed, "timed out after 3s, and SIGTERM did not end it"},
+		"cancelled":         {script.Result{Code: 0, Stopped: true}, checker.Unable, "cancelled"},
+		"cancelled early":   {script.Result{Err: context.Canceled, Stopped: true}, checker.Unable, "cancelled"},
+		"not started":       {script.Result{Err: refused}, checker.Unable, "script is not run: /s does not exist"},
+		"dynamic, signal":   {script.Result{Code: -1, Signal: syscall.SIGKILL}, checker.Failed, "ended by SIGKILL (killed)"},
+		"dynamic, timed 12": {script.Result{Code: 12, TimedOut: true, Signal: 0}, checker.Failed, "timed out after 3s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := &config.Misc{Timeout: 3 * time.Second, Dynamic: strings.HasPrefix(name, "dynamic")}
+			if o := outcome(m, tt.r); o.Result != tt.want || o.Reason != tt.why || o.Weighted || o.Weight != 0 {
+				t.Errorf("%+v, want %v %q", o, tt.want, tt.why)
+			}
+		})
+	}
+}
+
+// TestX02RefusedIsUnable: the server of a check that cannot run keeps its verdict,
+// and the reason is told each time. In keepalived such a check is a success or is
+// gone.
+func TestX02RefusedIsUnable(t *testing.T) {
+	dir := t.TempDir()
+	put := func(name, text string, mode os.FileMode) string {
+		p := filepath.Join(dir, name)
+		if err := os.WriteFile(p, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(p, mode); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	root := os.Geteuid() == 0
+	for name, tt := range map[string]struct {
+		s    config.Script
+		id   script.Identity
+		want string
+		skip bool
+		// late is what Check does not see.
+		late bool
+	}{
+		"missing":     {s: config.Script{Argv: []string{dir + "/none"}}, want: "/none does not exist"},
+		"mode":        {s: config.Script{Argv: []string{put("mode", "", 0o644)}}, want: "no execute permission"},
+		"interpreter": {s: config.Script{Argv: []string{put("interpreter", "#!/no/such/shell\n", 0o755)}}, want: "#!/no/such/shell", late: true},
+		"user":        {s: config.Script{Argv: []string{"/usr/bin/true"}, User: "no-such-user"}, want: "no-such-user"},
+		"security": {s: config.Script{Argv: []string{put("security", "#!/bin/sh\n", 0o757)}, User: "root"}, id: script.Identity{Security: true},
+			want: "refused by enable_script_security", skip: !root},
+		"file test": {s: config.Script{Argv: []string{"<relative"}}, want: "< and an absolute path"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if tt.skip {
+				t.Skip("needs root")
+			}
+			c := check()
+			c.Misc.Script, c.Misc.Dynamic = &tt.s, true
+			if err := Check(c.Misc, tt.id); (err != nil) == tt.late || err != nil && !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("Check: %v", err)
+			}
+			o := probeOf(t, c, Options{Identity: func() script.Identity { return tt.id }}).Run(t.Context())
+			if o.Result != checker.Unable || !strings.HasPrefix(o.Reason, "script is not run: ") || !strings.Contains(o.Reason, tt.want) || o.Weighted {
+				t.Errorf("%+v, want %q", o, tt.want)
+			}
+		})
+	}
+	noChildren(t)
+}
+
+// TestX02IdentityIsAskedBeforeEachRun: a reload counts at once.
+func TestX02IdentityIsAskedBeforeEachRun(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	id := script.Identity{User: "nobody"}
+	p := probeOf(t, check("/usr/bin/id", "-un"), Options{Identity: func() script.Identity { return id }})
+	for _, user := range []string{"nobody", "daemon"} {
+		id.User = user
+		if o := p.Run(t.Context()); o.Reason != "exit status 0: "+user {
+			t.Errorf("%+v, want user %s", o, user)
+		}
+	}
+}
+
+func TestFileTest(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ready")
+	c := check("<" + path)
+	p := probeOf(t, c, Options{})
+	if o := p.Run(t.Context()); o.Result != checker.Failed || !strings.Contains(o.Reason, "exit status 1: open "+path+": no such file") {
+		t.Errorf("not there: %+v", o)
+	}
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if o := p.Run(t.Context()); o.Result != checker.OK {
+		t.Errorf("there: %+v", o)
+	}
+	if err := Check(c.Misc, script.Identity{}); err != nil {
+		t.Errorf("Check: %v", err)
+	}
+}
+
+func TestWarningsComeOnce(t *testing.T) {
+	p := filepath.Join(t.TempDir(), "plain")
+	if err := os.WriteFile(p, []byte("exit 0\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	pr := probeOf(t, check(p), Options{Warn: func(w string) { got = append(got, w) }})
+	for range 3 {
+		if o := pr.Run(t.Context()); o.Result != checker.OK {
+			t.Errorf("%+v", o)
+		}
+	}
+	got = slices.DeleteFunc(got, func(w string) bool { return strings.Contains(w, "others can change it") }) // of /tmp, for root
+	if len(got) != 1 || !strings.Contains(got[0], "no #! line") {
+		t.Errorf("warnings %q", got)
+	}
+}
+
+func TestNothingToRun(t *testing.T) {
+	for _, c := range []*config.Checker{{}, {Misc: &config.Misc{}}, check()} {
+		if _, err := New(c, Options{}); err == nil || !strings.Contains(err.Error(), "misc_path") {
+			t.Errorf("%+v: %v", c.Misc, err)
+		}
+	}
+}
+
+func TestDeadlineIsATimeoutAndCancelIsNot(t *testing.T) {
+	p := probeOf(t, check("/usr/bin/sleep", "1000"), Options{})
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if o := p.Run(ctx); o.Result != checker.Failed || !strings.HasPrefix(o.Reason, "timed out") {
+		t.Errorf("deadline: %+v", o)
+	}
+	ctx, cancel = context.WithCancel(t.Context())
+	time.AfterFunc(50*time.Millisecond, cancel)
+	if o := p.Run(ctx); o.Result != checker.Unable || o.Reason != "cancelled" {
+		t.Errorf("cancelled: %+v", o)
+	}
+	noChildren(t)
+}
+
+// TestC06DynamicWeightDoesNotAddUp: exit 12, timeout, exit 12, timeout: each time
+// the same, with nothing carried over. The script finds out how often it ran.
+func TestC06DynamicWeightDoesNotAddUp(t *testing.T) {
+	state := filepath.Join(t.TempDir(), "odd")
+	c := check(write(t, "if [ -e "+state+" ]; then rm "+state+"; exec sleep 1000; fi\ntouch "+state+"\nexit 12"))
+	c.Misc.Dynamic, c.Misc.Timeout = true, time.Second
+	p := probeOf(t, c, Options{})
+	for i := range 6 {
+		o := p.Run(t.Context())
+		o.Took = 0
+		want := checker.Outcome{Result: checker.OK, Reason: "exit status 12, weight 10", Weight: 10, Weighted: true}
+		if i%2 == 1 {
+			want = checker.Outcome{Result: checker.Failed, Reason: "timed out after 1s"}
+		}
+		if o != want {
+			t.Errorf("run %d: %+v, want %+v", i+1, o, want)
+		}
+	}
+	noChildren(t)
+}
+
+// schedule runs tasks until the test has seen enough.
+func schedule(t *testing.T, tasks ...checker.Task) (*checker.Scheduler, func()) {
+	t.Helper()
+	s := checker.NewScheduler(checker.Options{})
+	for _, task := range tasks {
+		s.Add(task)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan error, 1)
+	go func() { over <- s.Run(ctx) }()
+	return s, func() {
+		t.Helper()
+		cancel()
+		if err := <-over; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestC17RetryCountsRunsOfTheScript: with retry 3 the script fails four times
+// before the server is down, as for every check; a success begins anew.
+func TestC17RetryCountsRunsOfTheScript(t *testing.T) {
+	runs := filepath.Join(t.TempDir(), "runs")
+	// Well, three failures, well again, and failures from then on.
+	c := check(write(t, "echo x >> "+runs+"\ncase $(wc -l < "+runs+") in 1|5) exit 0;; esac; exit 1"))
+	m, rules := framework.NewMachine(false), framework.Rules{Retry: 3}
+	var verdicts []string
+	down := make(chan struct{})
+	_, stop := schedule(t, checker.Task{ID: 1, Probe: probeOf(t, c, Options{}), Timeout: patience, Judge: func(o checker.Outcome) time.Duration {
+		if m.Step(rules, o.Result == checker.OK); m.Verdict() == framework.Down {
+			close(down)
+			return time.Hour
+		}
+		verdicts = append(verdicts, m.Verdict().String())
+		return 0
+	}})
+	select {
+	case <-down:
+	case <-time.After(patience):
+		t.Error("never down")
+	}
+	stop()
+	if want := slices.Repeat([]string{"up"}, 8); !slices.Equal(verdicts, want) {
+		t.Errorf("before it was down: %q, want eight runs up", verdicts)
+	}
+}
+
+// TestC19AHungScriptHoldsNobody: one script is stopped and does not even take
+// SIGTERM; others go on meanwhile, and it has its outcome in time.
+func TestC19AHungScriptHoldsNobody(t *testing.T) {
+	hung := check(write(t, "kill -STOP $$"))
+	hung.Misc.Timeout = 500 * time.Millisecond
+	var (
+		mu     sync.Mutex
+		others int
+		seen   = make(chan checker.Outcome, 1)
+	)
+	s, stop := schedule(t,
+		checker.Task{ID: 1, Probe: probeOf(t, hung, Options{}), Timeout: hung.Misc.Timeout + Overtime, Judge: func(o checker.Outcome) time.Duration {
+			seen <- o
+			return time.Hour
+		}},
+		checker.Task{ID: 2, Probe: probeOf(t, check("/usr/bin/true"), Options{}), Timeout: patience, Judge: func(o checker.Outcome) time.Duration {
+			mu.Lock()
+			defer mu.Unlock()
+			if others++; o.Result != checker.OK {
+				t.Errorf("%+v", o)
+			}
+			return time.Millisecond
+		}},
+	)
+	select {
+	case o := <-seen:
+		if o.Result != checker.Failed || o.Reason != "timed out after 500ms, and SIGTERM did not end it" {
+			t.Errorf("%+v", o)
+		}
+	case <-time.After(patience):
+		t.Error("no outcome")
+	}
+	if st := s.Stats(); st.Hangs != 0 {
+		t.Errorf("%+v: its deadline must allow for the kill", st)
+	}
+	stop()
+	if others < 3 {
+		t.Errorf("the other check ran %d times in more than two seconds", others)
+	}
+	noChildren(t)
+}
+
+// TestStopWithADeafScript: the scheduler's stop is not held up.
+func TestStopWithADeafScript(t *testing.T) {
+	up := filepath.Join(t.TempDir(), "up")
+	c := check(write(t, "trap '' TERM\ntouch "+up+"\nwhile :; do sleep 1000; done"))
+	_, stop := schedule(t, checker.Task{ID: 1, Probe: probeOf(t, c, Options{}), Timeout: patience, Judge: func(checker.Outcome) time.Duration {
+		t.Error("judged after a stop")
+		return time.Hour
+	}})
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(patience); ; <-tick.C {
+		if _, err := os.Stat(up); err == nil {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("the script does not start")
+		}
+	}
+	stop()
+	noChildren(t)
+}
