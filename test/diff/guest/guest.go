@@ -1,0 +1,189 @@
+// Package guest runs scenarios of the differential test on a kernel with ip_vs:
+// each with each daemon, in a network namespace of its own, several at a time. It
+// records; it does not judge, except to run again what looks wrong.
+//
+// Decisions that were close:
+//
+//   - A run is one scenario with one daemon, and the runs of a scenario are queued
+//     side by side: the daemons see the same load, and a slot that waits for a
+//     settle to pass costs nothing.
+//   - What is not as it should be runs once more when all is done and the machine
+//     is quiet. A real difference is there again; a check that came too late on an
+//     emulated machine is not. What needed the second run is reported.
+//   - Whatever no backend answers vanishes behind a default route into a dummy
+//     device, as on a host with a gateway; without a route every check of an
+//     address that is not there would fail at once.
+package guest
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sluice-lb/sluice/test/diff/scenario"
+)
+
+// Plan is what the host asks for.
+type Plan struct {
+	Archives []Archive `json:"archives"`
+	// Daemons are compared; the last one is sluice.
+	Daemons []Daemon `json:"daemons"`
+	// Parallel is how many runs there are at a time.
+	Parallel int `json:"parallel"`
+}
+
+// Archive is a scenario as text.
+type Archive struct {
+	Name string `json:"name"`
+	Data []byte `json:"data"`
+}
+
+// Daemon says how to start one.
+type Daemon struct {
+	Name    string   `json:"name"`
+	Command []string `json:"command"`
+}
+
+// Sluice is the name of the daemon that is not a keepalived.
+const Sluice = "sluice"
+
+// Results are what comes back.
+type Results struct {
+	Kernel string         `json:"kernel"`
+	Runs   []scenario.Run `json:"runs"`
+	// Again lists the scenarios that were run a second time.
+	Again []string `json:"again"`
+}
+
+// quiet is how many runs there are at a time when some are repeated.
+const quiet = 2
+
+// Run carries out the plan; log gets a line for each run.
+func Run(ctx context.Context, p Plan, log io.Writer) (*Results, error) {
+	begun := time.Now()
+	if err := prepare(); err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(log, "modules loaded in %.1fs\n", time.Since(begun).Seconds())
+	var all []*scenario.Scenario
+	for _, a := range p.Archives {
+		s, err := scenario.Parse(a.Name, a.Data)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, s)
+	}
+	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	if err != nil {
+		return nil, err
+	}
+	r := &Results{Kernel: strings.TrimSpace(string(release))}
+	r.Runs = pool(ctx, all, p.Daemons, p.Parallel, log)
+	fmt.Fprintf(log, "all runs done after %.1fs\n", time.Since(begun).Seconds())
+	var again []*scenario.Scenario
+	for _, s := range all {
+		if !passed(s, r.Runs) {
+			again = append(again, s)
+			r.Again = append(r.Again, s.Name)
+		}
+	}
+	if len(again) > 0 && ctx.Err() == nil {
+		fmt.Fprintf(log, "again, %d at a time: %s\n", quiet, strings.Join(r.Again, " "))
+		r.Runs = slices.DeleteFunc(r.Runs, func(run scenario.Run) bool { return slices.Contains(r.Again, run.Scenario) })
+		r.Runs = append(r.Runs, pool(ctx, again, p.Daemons, quiet, log)...)
+	}
+	return r, nil
+}
+
+// passed says whether all keepaliveds agree with sluice on a scenario.
+func passed(s *scenario.Scenario, runs []scenario.Run) bool {
+	var sluice *scenario.Run
+	var others []*scenario.Run
+	for i := range runs {
+		switch r := &runs[i]; {
+		case r.Scenario != s.Name:
+		case r.Daemon == Sluice:
+			sluice = r
+		default:
+			others = append(others, r)
+		}
+	}
+	return sluice != nil && !slices.ContainsFunc(others, func(k *scenario.Run) bool { return !scenario.Judge(s, k, sluice).Status.OK() })
+}
+
+// pool does all runs, n at a time.
+func pool(ctx context.Context, all []*scenario.Scenario, daemons []Daemon, n int, log io.Writer) []scenario.Run {
+	type job struct {
+		s *scenario.Scenario
+		d Daemon
+	}
+	jobs := make(chan job)
+	go func() {
+		defer close(jobs)
+		for _, s := range all {
+			for _, d := range daemons {
+				select {
+				case jobs <- job{s, d}:
+				case <-ctx.Done():
+					return
+				}
+			}
+		}
+	}()
+	var mu sync.Mutex
+	var runs []scenario.Run
+	var wg sync.WaitGroup
+	for range max(1, n) {
+		wg.Go(func() {
+			for j := range jobs {
+				rec := record(j.s, j.d)
+				mu.Lock()
+				runs = append(runs, rec)
+				fmt.Fprintf(log, "%3d/%d %s with %s, %.1fs%s\n", len(runs), len(all)*len(daemons), j.s.Name, j.d.Name, rec.Took, trouble(rec))
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	return runs
+}
+
+func trouble(rec scenario.Run) string {
+	if len(rec.Problems) == 0 {
+		return ""
+	}
+	return ": " + strings.Join(rec.Problems, "; ")
+}
+
+// modules are loaded before the first run: loading takes an emulated machine long
+// enough to disturb what is measured.
+var modules = []string{"ip_vs", "dummy", "ip_vs_rr", "ip_vs_wrr", "ip_vs_lc", "ip_vs_wlc", "ip_vs_fo", "ip_vs_ovf", "ip_vs_lblc",
+	"ip_vs_lblcr", "ip_vs_dh", "ip_vs_sh", "ip_vs_mh", "ip_vs_sed", "ip_vs_nq", "ip_vs_twos", "ip_vs_pe_sip"}
+
+func prepare() error {
+	for _, m := range modules {
+		// Some kernels lack a scheduler; both daemons then miss it.
+		out, err := exec.Command("modprobe", m).CombinedOutput()
+		if err != nil && m == "ip_vs" {
+			return fmt.Errorf("modprobe ip_vs: %w: %s", err, out)
+		}
+	}
+	return nil
+}
+
+// record does one run and returns what it saw.
+func record(s *scenario.Scenario, d Daemon) scenario.Run {
+	begun := time.Now()
+	st := &stage{}
+	r := &run{stage: st, s: s, d: d, rec: &scenario.Run{Scenario: s.Name, Daemon: d.Name, Records: map[string]string{}}}
+	st.play(r.play)
+	r.rec.Problems = append(r.rec.Problems, st.failures...)
+	r.rec.Took = time.Since(begun).Seconds()
+	return *r.rec
+}

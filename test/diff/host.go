@@ -1,0 +1,204 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/sluice-lb/sluice/test/diff/guest"
+	"github.com/sluice-lb/sluice/test/diff/scenario"
+	"github.com/sluice-lb/sluice/test/vm/machine"
+)
+
+// onHost prepares, boots the guest, and judges.
+func onHost(ctx context.Context, o options, out io.Writer) error {
+	all, err := load(o)
+	if err != nil {
+		return err
+	}
+	if err := machine.Install(ctx, os.Stderr, machine.TestTools...); err != nil {
+		return err
+	}
+	keepaliveds, err := findKeepaliveds(ctx, o.keepalived)
+	if err != nil {
+		return err
+	}
+	// In the checkout, which the guest sees.
+	if err := os.MkdirAll("bin", 0o755); err != nil {
+		return err
+	}
+	work, err := os.MkdirTemp("bin", "diff-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	if work, err = filepath.Abs(work); err != nil {
+		return err
+	}
+	sluiced, err := buildSluiced(ctx, o.sluiced, work)
+	if err != nil {
+		return err
+	}
+	plan := guest.Plan{Parallel: o.parallel}
+	for _, k := range keepaliveds {
+		plan.Daemons = append(plan.Daemons, k.Daemon)
+	}
+	plan.Daemons = append(plan.Daemons, guest.Daemon{Name: guest.Sluice, Command: []string{sluiced}})
+	for _, c := range all {
+		plan.Archives = append(plan.Archives, guest.Archive{Name: c.s.Name, Data: c.archive})
+	}
+	results, err := execute(ctx, o, plan, work, out)
+	if err != nil {
+		return err
+	}
+	return conclude(o, all, keepaliveds, results, out)
+}
+
+// buildSluiced returns the path of the daemon to test.
+func buildSluiced(ctx context.Context, given, work string) (string, error) {
+	if given != "" {
+		return filepath.Abs(given)
+	}
+	path := filepath.Join(work, "sluiced")
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", path, "./cmd/sluiced")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build sluiced: %w\n%s", err, text)
+	}
+	return path, nil
+}
+
+// execute runs this program again where there is an ip_vs.
+func execute(ctx context.Context, o options, plan guest.Plan, work string, out io.Writer) (*guest.Results, error) {
+	place, why, err := machine.Choose(ctx, machine.Place(o.where))
+	if err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(out, "%d scenarios with %d daemons, %d at a time, %s\n", len(plan.Archives), len(plan.Daemons), plan.Parallel, why)
+	b, err := json.Marshal(plan)
+	if err != nil {
+		return nil, err
+	}
+	planFile, resultFile := filepath.Join(work, "plan.json"), filepath.Join(work, "results.json")
+	if err := os.WriteFile(planFile, b, 0o644); err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	run := machine.Run
+	if place == machine.Host {
+		run = machine.RunHost
+	}
+	var tail strings.Builder
+	c := machine.Config{
+		Command: []string{self, "-guest", planFile, "-out", resultFile},
+		Limit:   o.limit, Suite: o.suite, MemoryMB: o.memoryMB, Log: os.Stderr, Output: &tail,
+	}
+	if o.verbose {
+		c.Output = io.MultiWriter(out, &tail)
+	}
+	status, err := run(ctx, c)
+	if err != nil {
+		return nil, fmt.Errorf("%w\n%s", err, lastLines(tail.String(), 20))
+	}
+	if status != 0 {
+		return nil, fmt.Errorf("the runs ended with status %d:\n%s", status, lastLines(tail.String(), 20))
+	}
+	if b, err = os.ReadFile(resultFile); err != nil {
+		return nil, err
+	}
+	var r guest.Results
+	return &r, json.Unmarshal(b, &r)
+}
+
+func lastLines(text string, n int) string {
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}
+
+// conclude judges all scenarios, reports, and holds the page to the results.
+func conclude(o options, all []candidate, keepaliveds []keepalived, results *guest.Results, out io.Writer) error {
+	runs := map[[2]string]*scenario.Run{}
+	for i := range results.Runs {
+		r := &results.Runs[i]
+		runs[[2]string{r.Scenario, r.Daemon}] = r
+	}
+	report := &report{kernel: results.Kernel, keepaliveds: keepaliveds}
+	var errs []error
+	if err := os.RemoveAll(o.artifacts); err != nil {
+		return err
+	}
+	for _, c := range all {
+		row := row{candidate: c, results: map[string]scenario.Result{}}
+		sluice := runs[[2]string{c.s.Name, guest.Sluice}]
+		bad := false
+		for i, k := range keepaliveds {
+			other := runs[[2]string{c.s.Name, k.Name}]
+			if sluice == nil || other == nil {
+				return fmt.Errorf("%s: no record of a run came back", c.s.Name)
+			}
+			result := scenario.Judge(c.s, other, sluice)
+			row.results[k.Name] = result
+			// What another version does is reported; the first is the measure.
+			bad = bad || i == 0 && !result.Status.OK()
+		}
+		report.rows = append(report.rows, row)
+		if bad || o.keep {
+			if err := saveArtifacts(o.artifacts, c.s.Name, runs); err != nil {
+				return err
+			}
+		}
+		if bad {
+			errs = append(errs, fmt.Errorf("%s: %s", c.s.Name, row.results[keepaliveds[0].Name].Status))
+		}
+	}
+	report.print(out, o.verbose)
+	for _, name := range results.Again {
+		fmt.Fprintf(out, "%s was run a second time\n", name)
+	}
+	errs = append(errs, report.page(o, out))
+	fmt.Fprintf(out, "%s\n", report.summary())
+	return errors.Join(errs...)
+}
+
+// saveArtifacts writes what is known of the runs of a scenario, for people.
+func saveArtifacts(dir, name string, runs map[[2]string]*scenario.Run) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for key, r := range runs {
+		if key[0] != name {
+			continue
+		}
+		var b strings.Builder
+		for _, p := range r.Problems {
+			fmt.Fprintf(&b, "problem: %s\n", p)
+		}
+		var names []string
+		for n := range r.Records {
+			names = append(names, n)
+		}
+		slices.Sort(names)
+		for _, n := range names {
+			fmt.Fprintf(&b, "== %s\n%s", n, r.Records[n])
+		}
+		fmt.Fprintf(&b, "== changes\n")
+		for _, c := range r.Changes {
+			fmt.Fprintf(&b, "%7.2f %s %d\n", c.At, c.Dest, c.Weight)
+		}
+		fmt.Fprintf(&b, "== log\n%s\n", strings.Join(r.Log, "\n"))
+		if err := os.WriteFile(filepath.Join(dir, name+"."+r.Daemon), []byte(b.String()), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
