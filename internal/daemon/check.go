@@ -13,6 +13,8 @@ import (
 type CheckOptions struct {
 	// ConfigID is for conditional lines (@ID); "" is the host name up to a dot.
 	ConfigID string
+	// AllConfig has every include check on from the start.
+	AllConfig bool
 	// Strict makes an error, which keepalived would live with, fail the file.
 	Strict bool
 	// JSON writes the findings as one array instead of text.
@@ -36,7 +38,7 @@ const strictStatus = 5
 // finding to w and returns the exit status, whose classes are keepalived -t's:
 // see diag.List.ExitCode. That w or Effective cannot be written is status 1.
 func Check(w io.Writer, file string, opts CheckOptions) int {
-	cfg, found := load(Options{File: file, ConfigID: opts.ConfigID, Strict: opts.Strict})
+	cfg, found := load(Options{File: file, ConfigID: opts.ConfigID, Strict: opts.Strict, CommandLine: CommandLine{AllConfig: opts.AllConfig}})
 	status := found.ExitCode()
 	if status == 0 && (found.HasFatal() || opts.Strict && len(found.Errors()) > 0) {
 		status = strictStatus
@@ -87,6 +89,7 @@ func checkSummary(file string, cfg *config.Config, found diag.List) string {
 	}
 	fmt.Fprintf(&b, "  %s with %s in %s\n", plural(len(cfg.VirtualServers), "virtual server"),
 		plural(servers, "real server"), plural(len(cfg.Files), "file"))
+	b.WriteString(scriptSummary(cfg))
 	if len(cfg.Files) > 1 {
 		for _, f := range cfg.Files {
 			fmt.Fprintf(&b, "    %s\n", f)

@@ -19,6 +19,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -28,6 +29,7 @@ import (
 
 	"github.com/sluice-lb/sluice/internal/build"
 	"github.com/sluice-lb/sluice/internal/checker"
+	"github.com/sluice-lb/sluice/internal/checker/misc"
 	"github.com/sluice-lb/sluice/internal/config"
 	"github.com/sluice-lb/sluice/internal/config/diag"
 	"github.com/sluice-lb/sluice/internal/config/keyword"
@@ -35,8 +37,6 @@ import (
 	"github.com/sluice-lb/sluice/internal/control"
 	"github.com/sluice-lb/sluice/internal/engine"
 	"github.com/sluice-lb/sluice/internal/host"
-	"github.com/sluice-lb/sluice/internal/notify"
-	"github.com/sluice-lb/sluice/internal/script"
 )
 
 // DefaultSocket is where the control socket is unless told otherwise.
@@ -55,6 +55,7 @@ type Options struct {
 	// Socket is the control socket's path, "" for none.
 	Socket string
 	Log    *slog.Logger
+	CommandLine
 }
 
 // Exit statuses of Run besides those of a configuration (diag.List.ExitCode).
@@ -81,6 +82,17 @@ func Run(ctx context.Context, opts Options) int {
 		log.Error("Cannot enter net_namespace, not starting", "err", err)
 		return exitFailed
 	}
+	release, err := claimPIDFiles(opts.PIDFiles)
+	if err != nil {
+		log.Error("Not starting", "err", err)
+		return exitFailed
+	}
+	defer func() {
+		if err := release(); err != nil {
+			log.Warn("A pid file is left", "err", err)
+		}
+	}()
+	opts.dump(log, cfg)
 	d, err := newDaemon(opts, cfg, found)
 	if err != nil {
 		log.Error("Not starting", "err", err)
@@ -104,11 +116,13 @@ type daemon struct {
 	config    *config.Config
 	errors    map[string]bool
 
+	process host.Process
 	notify  *Notifier
 	sched   *checker.Scheduler
 	files   *files
 	engine  *engine.Engine
-	scripts *notify.Runner
+	outward *outward
+	process host.Process
 	table   *table
 	control *control.Server
 }
@@ -116,6 +130,7 @@ type daemon struct {
 func newDaemon(opts Options, cfg *config.Config, found diag.List) (*daemon, error) {
 	d := &daemon{opts: opts, log: opts.Log, config: cfg, errors: known(found)}
 	d.notify = NewNotifier()
+	tuneProcess(d.log, &d.process, cfg)
 	if _, err := host.RaiseFileLimit(); err != nil {
 		d.log.Warn("Descriptor limit not raised, many checks at once may fail", "err", err)
 	}
@@ -124,12 +139,14 @@ func newDaemon(opts Options, cfg *config.Config, found diag.List) (*daemon, erro
 	}
 	d.sched = checker.NewScheduler(checker.Options{})
 	d.files = newFiles(d.log)
-	d.scripts = notify.New(notify.Options{Log: d.log})
-	d.scripts.Configure(identity(cfg))
+	d.outward = newOutward(d.log, opts.Observe)
+	d.outward.configure(cfg)
+	d.settle(cfg)
+	made := &probes{misc: misc.Options{Identity: d.outward.identity, Warn: func(w string) { d.log.Warn("A check's script is not safe", "reason", w) }}}
 	d.table = &table{log: d.log, config: cfg, observe: opts.Observe, global: cfg.Global}
 	d.engine = engine.New(engine.Options{
 		Log: d.log, Version: build.String(), ConfigFile: opts.File, Observe: opts.Observe,
-		Dial: d.table.dial, Read: d.table.read, Probe: new(probes).make, Scheduler: d.sched, Files: d.files, Notify: d.tellScripts,
+		Dial: d.table.dial, Read: d.table.read, Probe: made.make, Scheduler: d.sched, Files: d.files, Notify: d.outward.tell,
 	})
 	d.files.emit = d.engine.FileValue
 	if opts.Socket != "" {
@@ -147,13 +164,15 @@ func (d *daemon) run(ctx context.Context, signals <-chan os.Signal) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	begun := time.Now()
+	g := d.config.Global
+	d.runScript(ctx, "startup_script", g.StartupScript, g.StartupTimeout)
 	if err := d.engine.Start(ctx, d.config); err != nil {
 		return err
 	}
-	// Scripts end last: what the engine tells at its end is still to be run.
-	scripts, endScripts := context.WithCancel(context.WithoutCancel(ctx))
-	scriptsDone := make(chan error, 1)
-	go func() { scriptsDone <- d.scripts.Run(scripts) }()
+	// What tells of changes ends last: the engine still tells at its end.
+	outward, endOutward := context.WithCancel(context.WithoutCancel(ctx))
+	outwardDone := make(chan error, 1)
+	go func() { outwardDone <- d.outward.run(outward) }()
 	group, gctx := errgroup.WithContext(ctx)
 	// The checks end first and the engine last, so that nothing is decided on
 	// half a stop.
@@ -162,10 +181,19 @@ func (d *daemon) run(ctx context.Context, signals <-chan os.Signal) error {
 	group.Go(func() error { return ended(d.sched.Run(checks)) })
 	group.Go(func() error { d.optional("track files", d.files.Run(checks)); return nil })
 	group.Go(func() error { return d.engine.Run(gctx) })
+	group.Go(func() error { d.addresses(checks); return nil })
+	group.Go(func() error {
+		d.optional("process settings", d.process.Run(checks, func(err error) { d.log.Error("Process setting given up", "err", err) }))
+		return nil
+	})
 	if d.control != nil {
 		group.Go(func() error { d.optional("control socket", d.control.Serve(checks)); return nil })
 	}
 	group.Go(func() error { return ended(d.notify.Watchdog(checks, d.healthy)) })
+	group.Go(func() error { return ended(d.watchProcess(checks)) })
+	if d.opts.LogAddresses {
+		group.Go(func() error { d.optional("address log", d.logAddresses(checks)); return nil })
+	}
 	group.Go(func() error {
 		defer cancel()
 		d.signals(gctx, signals)
@@ -174,8 +202,10 @@ func (d *daemon) run(ctx context.Context, signals <-chan os.Signal) error {
 	})
 	d.ready(begun)
 	err := group.Wait()
-	endScripts()
-	err = errors.Join(err, <-scriptsDone)
+	endOutward()
+	err = errors.Join(err, <-outwardDone)
+	g = d.config.Global
+	d.runScript(context.WithoutCancel(ctx), "shutdown_script", g.ShutdownScript, g.ShutdownTimeout)
 	if d.control != nil {
 		err = errors.Join(err, d.control.Close())
 	}
@@ -186,6 +216,23 @@ func (d *daemon) run(ctx context.Context, signals <-chan os.Signal) error {
 func (d *daemon) optional(part string, err error) {
 	if ended(err) != nil {
 		d.log.Error("A part of the daemon has failed, the rest goes on without it; restart to mend it", "part", part, "err", err)
+	}
+}
+
+// addresses tells the engine which addresses this host has, for ha_suspend.
+func (d *daemon) addresses(ctx context.Context) {
+	err := host.WatchAddresses(ctx, d.engine.Addresses)
+	if ctx.Err() != nil {
+		return
+	}
+	d.log.Error("The addresses of this host cannot be watched, virtual servers with ha_suspend are always checked; restart to mend it", "err", err)
+	d.engine.Addresses(nil)
+}
+
+// settle makes the process what the configuration asks for.
+func (d *daemon) settle(cfg *config.Config) {
+	for _, err := range d.process.Apply(cfg.Global.Process) {
+		d.log.Warn("Process setting not made", "err", err)
 	}
 }
 
@@ -243,6 +290,9 @@ func (d *daemon) signals(ctx context.Context, signals <-chan os.Signal) {
 		case <-ctx.Done():
 			return
 		case s := <-signals:
+			if s == unix.SIGINT && d.opts.IgnoreInterrupt {
+				continue
+			}
 			switch s {
 			case unix.SIGHUP:
 				select {
@@ -253,7 +303,10 @@ func (d *daemon) signals(ctx context.Context, signals <-chan os.Signal) {
 				d.engine.LogState(d.log)
 			default:
 				d.log.Info("Stopping", "signal", s.String())
-				signal.Reset(unix.SIGTERM, unix.SIGINT)
+				signal.Reset(unix.SIGTERM)
+				if !d.opts.IgnoreInterrupt {
+					signal.Reset(unix.SIGINT)
+				}
 				d.tell(d.notify.Stopping())
 				return
 			}
@@ -287,41 +340,17 @@ func (d *daemon) reload(ctx context.Context) engine.Reload {
 		return engine.Reload{At: begun, Error: err.Error()}
 	}
 	// Before the engine tells of what the reload changed.
-	d.scripts.Configure(identity(cfg))
+	d.outward.configure(cfg)
+	d.settle(cfg)
 	if err := d.engine.Reload(ctx, cfg); err != nil {
 		d.log.Error("Reload not finished", "err", err)
 		return engine.Reload{At: begun, Error: err.Error()}
 	}
 	d.config, d.errors = cfg, known(found)
+	tuneProcess(d.log, &d.process, cfg)
 	d.table.reloaded(cfg.Global, d.engine.Snapshot().Kernel.OK)
 	d.log.Info("Reloaded", "file", d.opts.File, "virtual_servers", len(cfg.VirtualServers), "took", time.Since(begun).Round(time.Millisecond))
 	return engine.Reload{At: begun, OK: true}
-}
-
-// identity is what the configuration says of all scripts.
-func identity(cfg *config.Config) script.Identity {
-	g := cfg.Global
-	return script.Identity{
-		User: g.ScriptUser, Group: g.ScriptGroup, Security: g.EnableScriptSecurity,
-		Supplementary: g.SupplementaryGroups, Symlinks: g.UseSymlinkPaths,
-	}
-}
-
-// tellScripts queues the script that a notice asks for. In observe mode another
-// daemon does the work, and its scripts.
-func (d *daemon) tellScripts(n engine.Notice) {
-	if n.Script == nil {
-		return
-	}
-	kind := map[engine.NoticeKind]notify.Kind{
-		engine.RealServerUp: notify.RealServerUp, engine.RealServerDown: notify.RealServerDown,
-		engine.QuorumUp: notify.QuorumUp, engine.QuorumDown: notify.QuorumDown,
-	}[n.Kind]
-	if d.opts.Observe {
-		d.log.Info("Observing, the script is not run", "event", kind.String(), "vs", n.VS, "rs", n.RS, "script", n.Script.Argv)
-		return
-	}
-	d.scripts.Notify(notify.Notice{Kind: kind, VS: n.VS, RS: n.RS, Script: n.Script})
 }
 
 // healthy reports whether the loop turns: the watchdog's question.
@@ -345,8 +374,13 @@ func (d *daemon) tell(err error) {
 
 // load reads the configuration as the options say.
 func load(opts Options) (*config.Config, diag.List) {
-	cfg, found := keyword.Load(opts.File, keyword.Options{Options: language(opts.ConfigID), Strict: opts.Strict})
-	return cfg, append(found, probeFindings(cfg)...)
+	lang := language(opts.ConfigID)
+	if opts.AllConfig {
+		lang.IncludeCheck = syntax.CheckAll
+	}
+	cfg, found := keyword.Load(opts.File, keyword.Options{Options: lang, Strict: opts.Strict})
+	opts.overrule(cfg)
+	return cfg, slices.Concat(found, probeFindings(cfg), scriptFindings(cfg))
 }
 
 // language gives the configuration language this machine's files, environment and

@@ -7,8 +7,13 @@ import (
 	"sync"
 
 	"github.com/sluice-lb/sluice/internal/checker"
+	"github.com/sluice-lb/sluice/internal/checker/dns"
 	"github.com/sluice-lb/sluice/internal/checker/http"
+	"github.com/sluice-lb/sluice/internal/checker/misc"
+	"github.com/sluice-lb/sluice/internal/checker/ping"
+	"github.com/sluice-lb/sluice/internal/checker/smtp"
 	"github.com/sluice-lb/sluice/internal/checker/tcp"
+	"github.com/sluice-lb/sluice/internal/checker/udp"
 	"github.com/sluice-lb/sluice/internal/config"
 	"github.com/sluice-lb/sluice/internal/config/diag"
 )
@@ -16,6 +21,9 @@ import (
 // probes makes the probe of each kind of checker. The client side of SSL_GET is
 // read once for each configuration.
 type probes struct {
+	// misc is what scripts need to know.
+	misc misc.Options
+
 	mu     sync.Mutex
 	of     *config.SSL
 	loaded bool
@@ -35,6 +43,16 @@ func (p *probes) make(cfg *config.Config, c *config.Checker) (checker.Probe, err
 			return nil, err
 		}
 		return http.New(c, client)
+	case config.SMTPCheck:
+		return smtp.New(c), nil
+	case config.DNSCheck:
+		return dns.New(c)
+	case config.UDPCheck:
+		return udp.New(c), nil
+	case config.PingCheck:
+		return ping.New(c), nil
+	case config.MiscCheck:
+		return misc.New(c, p.misc)
 	}
 	return nil, fmt.Errorf("%s is not served by this version", c.Kind)
 }
@@ -64,6 +82,16 @@ func probeFindings(cfg *config.Config) diag.List {
 		for _, rs := range vs.RealServers {
 			rs.Checkers = slices.DeleteFunc(rs.Checkers, func(c *config.Checker) bool {
 				usesSSL = usesSSL || c.Kind == config.SSLGet
+				if c.Kind == config.DNSCheck {
+					if _, err := dns.New(c); err != nil {
+						found = append(found, diag.Diagnostic{
+							Severity: diag.Error, Class: diag.ClassConfig, Code: "E192", Pos: c.Pos, Width: 1,
+							Message: fmt.Sprintf("DNS_CHECK of real_server %s cannot ask: %v", rs.Key, err),
+							Hint:    "the check is left out, so that its real server is not checked by it; mend the name",
+						})
+						return true
+					}
+				}
 				if c.HTTP == nil {
 					return false
 				}

@@ -1,0 +1,135 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/sluice-lb/sluice/internal/config"
+	"github.com/sluice-lb/sluice/internal/config/diag"
+	"github.com/sluice-lb/sluice/internal/script"
+)
+
+// identityOf is what a configuration says of all scripts.
+func identityOf(cfg *config.Config) script.Identity {
+	g := &cfg.Global
+	return script.Identity{
+		User: g.ScriptUser, Group: g.ScriptGroup, Security: g.EnableScriptSecurity,
+		Supplementary: g.SupplementaryGroups, Symlinks: g.UseSymlinkPaths,
+	}
+}
+
+// use is a script with what it is for.
+type use struct {
+	script *config.Script
+	what   string
+	// misc: a check, which may test a file instead.
+	misc bool
+}
+
+// scriptsOf lists every script of a configuration.
+func scriptsOf(cfg *config.Config) []use {
+	var all []use
+	add := func(s *config.Script, misc bool, format string, args ...any) {
+		if s != nil && len(s.Argv) > 0 {
+			all = append(all, use{s, fmt.Sprintf(format, args...), misc})
+		}
+	}
+	add(cfg.Global.StartupScript, false, "startup_script")
+	add(cfg.Global.ShutdownScript, false, "shutdown_script")
+	for _, f := range cfg.Global.FIFOs {
+		add(f.Script, false, "the script of FIFO %s", f.Path)
+	}
+	for _, vs := range cfg.VirtualServers {
+		add(vs.QuorumUp, false, "quorum_up")
+		add(vs.QuorumDown, false, "quorum_down")
+		for _, rs := range vs.RealServers {
+			add(rs.NotifyUp, false, "notify_up of real_server %s", rs.Key)
+			add(rs.NotifyDown, false, "notify_down of real_server %s", rs.Key)
+			for _, c := range rs.Checkers {
+				if c.Misc != nil {
+					add(c.Misc.Script, true, "misc_path of real_server %s", rs.Key)
+				}
+			}
+		}
+	}
+	return all
+}
+
+// scriptFindings says which scripts could not run now. It is no error: a file may
+// appear, and each script is examined again before each run. keepalived drops such
+// a script, and with a check's the check, for good.
+func scriptFindings(cfg *config.Config) diag.List {
+	if cfg == nil {
+		return nil
+	}
+	var found diag.List
+	id := identityOf(cfg)
+	for _, u := range scriptsOf(cfg) {
+		check, hint := script.Check, "it is not run as long as this holds"
+		if u.misc {
+			hint = "as long as this holds the check cannot run, its last verdict stays, and the log says so; keepalived would drop the check"
+			if script.IsFileTest(u.script) {
+				check = script.CheckFileTest
+			}
+		}
+		if err := check(u.script, id); err != nil {
+			found = append(found, diag.Diagnostic{
+				Severity: diag.Warning, Class: diag.ClassNone, Code: "W191", Pos: u.script.Pos, Width: 1,
+				Message: fmt.Sprintf("%s cannot run: %v", u.what, err), Hint: hint,
+			})
+		}
+	}
+	return found
+}
+
+// scriptSummary says as whom the scripts of a configuration run.
+func scriptSummary(cfg *config.Config) string {
+	id := identityOf(cfg)
+	count := map[string]int{}
+	var order []string
+	for _, u := range scriptsOf(cfg) {
+		as, err := script.RunsAs(u.script, id)
+		if err != nil {
+			as = "nobody: " + err.Error()
+		}
+		if count[as] == 0 {
+			order = append(order, as)
+		}
+		count[as]++
+	}
+	var b strings.Builder
+	for _, as := range order {
+		verb := "run"
+		if count[as] == 1 {
+			verb = "runs"
+		}
+		fmt.Fprintf(&b, "  %s %s as %s\n", plural(count[as], "script"), verb, as)
+	}
+	return b.String()
+}
+
+// runScript runs startup_script or shutdown_script and waits for it. What comes of
+// it is logged and changes nothing, as with keepalived.
+func (d *daemon) runScript(ctx context.Context, what string, s *config.Script, timeout time.Duration) {
+	if s == nil || len(s.Argv) == 0 || d.opts.Observe {
+		return
+	}
+	log := d.log.With("script", strings.Join(s.Argv, " "), "what", what)
+	log.Info("Running script")
+	r := script.Run(ctx, script.Command{Script: s, Identity: d.outward.identity(), Timeout: timeout})
+	for _, w := range r.Warnings {
+		log.Warn("Script is not safe", "reason", w)
+	}
+	switch {
+	case r.Err != nil:
+		log.Error("Script not run", "err", r.Err)
+	case r.TimedOut:
+		log.Error("Script did not end in time and was killed", "timeout", timeout, "output", r.Output)
+	case r.Code != 0 || r.Signal != 0:
+		log.Error("Script failed", "reason", r.Ended(), "output", r.Output)
+	default:
+		log.Info("Script ended", "took", r.Took.Round(time.Millisecond))
+	}
+}
