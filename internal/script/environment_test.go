@@ -1,7 +1,11 @@
 package script
 
 import (
+	"os"
+	"os/exec"
 	"slices"
+	"strings"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -29,5 +33,48 @@ func TestMarkOpenFiles(t *testing.T) {
 	}
 	if flags, err := unix.FcntlInt(1, unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC != 0 {
 		t.Errorf("standard output: flags %#x, %v", flags, err)
+	}
+}
+
+// TestIgnoredSignalsAreReset: what the daemon was started with ignored does its
+// work in a script again.
+func TestIgnoredSignalsAreReset(t *testing.T) {
+	if s := os.Getenv("SCRIPT_TEST_IGNORED"); s != "" {
+		res := Run(t.Context(), Command{Script: command(s)})
+		t.Logf("script: %s %v", res.Output, res.Err)
+		return
+	}
+	s := newRoom(t).script("s", "grep SigIgn /proc/self/status")
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	daemon := exec.Command("/bin/sh", "-c", "trap '' HUP INT TSTP TTOU USR2; grep SigIgn /proc/self/status; exec "+self+" -test.v -test.run='^TestIgnoredSignalsAreReset$'")
+	daemon.Env = append(os.Environ(), "SCRIPT_TEST_IGNORED="+s)
+	out, err := daemon.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	before, after, _ := strings.Cut(string(out), "=== RUN")
+	if !strings.Contains(before, "SigIgn:\t0000000000280803") {
+		t.Errorf("the signals were not ignored to begin with:\n%s", before)
+	}
+	if !strings.Contains(after, "script: SigIgn:\t0000000000000000 <nil>") {
+		t.Errorf("a script ignores signals:\n%s", after)
+	}
+}
+
+func TestIgnored(t *testing.T) {
+	for text, want := range map[string][]os.Signal{
+		"":                                      nil,
+		"Name:\tx\nSigIgn:\t0000000000000000\n": nil,
+		"Name:\tx\nSigIgn:\t0000000000000003\nSigCgt:\tf\n": {syscall.SIGHUP, syscall.SIGINT},
+		"Name:\tx\nSigIgn:\tffffffff80000000\n":             nil, // real-time signals
+		"Name:\tx\nSigIgn:\tnonsense\n":                     nil,
+		"Name:\tx\nSigIgn:\t40000000":                       {syscall.SIGSYS},
+	} {
+		if got := ignored([]byte(text)); !slices.Equal(got, want) {
+			t.Errorf("%q: %v, want %v", text, got, want)
+		}
 	}
 }

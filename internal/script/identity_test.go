@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/user"
+	"slices"
 	"strings"
 	"testing"
 
@@ -54,6 +55,64 @@ func TestIdentity(t *testing.T) {
 				t.Errorf("%q, %v; want %q", got, err, tt.want)
 			}
 		})
+	}
+}
+
+// TestSupplementaryGroups: set_supplementary_groups, and the forms with a colon
+// that ask for one script (facts 11.3).
+func TestSupplementaryGroups(t *testing.T) {
+	// A user with groups of its own in the database of this machine.
+	const who = "www-data"
+	u, err := user.Lookup(who)
+	if err != nil {
+		t.Skipf("no user %s: %v", who, err)
+	}
+	groups, err := u.GroupIds()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var primary uint32
+	if primary, err = number(u.Gid); err != nil {
+		t.Fatal(err)
+	}
+	others := func(gid uint32) []uint32 {
+		var all []uint32
+		for _, s := range groups {
+			if g, err := number(s); err == nil && g != gid {
+				all = append(all, g)
+			}
+		}
+		return all
+	}
+	for _, tt := range []struct {
+		group string
+		all   bool
+		gid   uint32
+		want  []uint32
+	}{
+		{"", false, primary, nil},
+		{"adm", false, 4, nil},
+		{":", false, primary, others(primary)},
+		{":adm", false, 4, others(4)},
+		{"", true, primary, others(primary)},
+		{"adm", true, 4, others(4)},
+		{":adm", true, 4, others(4)},
+	} {
+		a, err := lookup(&config.Script{User: who, Group: tt.group}, Identity{Supplementary: tt.all})
+		if err != nil || a.gid != tt.gid || !slices.Equal(a.groups, tt.want) {
+			t.Errorf("group %q, set_supplementary_groups %t: gid %d with %v, %v; want %d with %v", tt.group, tt.all, a.gid, a.groups, err, tt.gid, tt.want)
+		}
+	}
+	// Nobody knows the groups of a number: none, and no error.
+	if a, err := lookup(&config.Script{User: "54321", Group: "54322"}, Identity{Supplementary: true}); err != nil || len(a.groups) != 0 {
+		t.Errorf("unknown number: %v, %v", a.groups, err)
+	}
+	if os.Geteuid() != 0 {
+		return
+	}
+	s := &config.Script{Argv: []string{"/usr/bin/id", "-G"}, User: who, Group: "adm"}
+	if res := Run(t.Context(), Command{Script: s, Identity: Identity{Supplementary: true}}); res.Output != "4 "+u.Gid {
+		t.Errorf("a script sees groups %q, want 4 and %s; %+v", res.Output, u.Gid, res)
 	}
 }
 

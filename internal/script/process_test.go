@@ -143,6 +143,41 @@ func TestC05OneOutcome(t *testing.T) {
 	}
 }
 
+// TestC05EndedBeforeTheTimer: a script that had ended when its time was over ended
+// by itself, though this was not yet noticed.
+func TestC05EndedBeforeTheTimer(t *testing.T) {
+	for name, stop := range map[string]bool{"timeout": false, "stop and kill": true} {
+		t.Run(name, func(t *testing.T) {
+			s := spawn{dir: "/", env: os.Environ(), files: []uintptr{0, 1, 2}}
+			if err := s.start("/bin/sh", []string{"sh", "-c", "exit 3"}); err != nil {
+				t.Fatal(err)
+			}
+			awaitExit(s.pid, s.pidfd)
+			pr, pw, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			pw.Close()
+			p := &Process{
+				pid: s.pid, timeout: time.Nanosecond, killAfter: time.Nanosecond, pipe: pr, read: make(chan error, 1),
+				exited: make(chan struct{}), stop: make(chan struct{}), kill: make(chan struct{}), done: make(chan struct{}),
+			}
+			p.read <- nil
+			if stop {
+				p.timeout = 0
+				p.Stop()
+				p.Kill()
+			}
+			time.AfterFunc(50*time.Millisecond, func() { close(p.exited) }) // long after the timer
+			p.supervise(nil)
+			if r := p.result; r.Code != 3 || r.TimedOut || r.Stopped || r.Forced || r.Signal != 0 {
+				t.Errorf("%+v", r)
+			}
+			noChildren(t)
+		})
+	}
+}
+
 func TestRunIsCancelled(t *testing.T) {
 	for name, tt := range map[string]struct {
 		trap   string

@@ -2,10 +2,87 @@ package script
 
 import (
 	"os"
+	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
+
+// TestThreadsComeAndGo: a script outlives the thread that asked for it, though the
+// kernel ends it with the thread that forked.
+func TestThreadsComeAndGo(t *testing.T) {
+	r := newRoom(t)
+	s := command(r.script("s", "echo up > "+r.path("up")+"\nread x < "+r.fifo("gate")+"\nexit 5"))
+	var tid int
+	started := make(chan *Process)
+	go func() {
+		runtime.LockOSThread() // and no unlock: the thread ends here
+		tid = unix.Gettid()
+		p, err := Start(Command{Script: s})
+		if err != nil {
+			t.Error(err)
+		}
+		started <- p
+	}()
+	p := <-started
+	r.read("up")
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(patience); exists("/proc/self/task/" + strconv.Itoa(tid)); <-tick.C {
+		if tid == os.Getpid() {
+			break // the main thread is only parked
+		}
+		if time.Now().After(end) {
+			t.Fatal("the thread does not end")
+		}
+	}
+	gate, err := os.OpenFile(r.path("gate"), os.O_WRONLY, 0)
+	r.must(err)
+	gate.WriteString("go\n")
+	gate.Close()
+	if res := p.Result(); res.Code != 5 {
+		t.Errorf("%+v", res)
+	}
+}
+
+// TestPlainPriority: what makes the daemon fast is not for scripts.
+func TestPlainPriority(t *testing.T) {
+	s := command(newRoom(t).script("s", "nice"))
+	nice := func(n int) error {
+		tasks, err := os.ReadDir("/proc/self/task")
+		if err != nil {
+			return err
+		}
+		for _, e := range tasks {
+			tid, _ := strconv.Atoi(e.Name())
+			if err := unix.Setpriority(unix.PRIO_PROCESS, tid, n); err != nil && err != unix.ESRCH {
+				return err
+			}
+		}
+		return nil
+	}
+	was, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if was = 20 - was; was != 0 {
+		t.Skipf("these tests run at nice %d", was)
+	}
+	if err := nice(-3); err != nil {
+		t.Skipf("needs the right to be nice to itself: %v", err)
+	}
+	res := Run(t.Context(), Command{Script: s})
+	if err := nice(0); err != nil {
+		t.Fatal(err)
+	}
+	if res.Output != "0" {
+		t.Errorf("a script runs at nice %q, want 0; %+v", res.Output, res)
+	}
+}
 
 // TestNotAllowedToBecomeTheUser looks at the explanation alone, since root may
 // become anyone.
