@@ -61,18 +61,6 @@ func (c CommandLine) dump(log *slog.Logger, cfg *config.Config) {
 	}
 }
 
-// tuneProcess makes the settings of the process; none of them is worth a pool.
-func tuneProcess(log *slog.Logger, p *host.Process, cfg *config.Config) {
-	for _, err := range p.Apply(cfg.Global.Process) {
-		log.Warn("Process setting not made", "err", err)
-	}
-}
-
-// watchProcess keeps the settings up.
-func (d *daemon) watchProcess(ctx context.Context) error {
-	return d.process.Run(ctx, func(err error) { d.log.Error("Process setting given up", "err", err) })
-}
-
 // logAddresses logs changes of the machine's addresses until the context ends.
 func (d *daemon) logAddresses(ctx context.Context) error {
 	var had map[netip.Addr]bool

@@ -116,7 +116,6 @@ type daemon struct {
 	config    *config.Config
 	errors    map[string]bool
 
-	process host.Process
 	notify  *Notifier
 	sched   *checker.Scheduler
 	files   *files
@@ -130,7 +129,6 @@ type daemon struct {
 func newDaemon(opts Options, cfg *config.Config, found diag.List) (*daemon, error) {
 	d := &daemon{opts: opts, log: opts.Log, config: cfg, errors: known(found)}
 	d.notify = NewNotifier()
-	tuneProcess(d.log, &d.process, cfg)
 	if _, err := host.RaiseFileLimit(); err != nil {
 		d.log.Warn("Descriptor limit not raised, many checks at once may fail", "err", err)
 	}
@@ -190,7 +188,6 @@ func (d *daemon) run(ctx context.Context, signals <-chan os.Signal) error {
 		group.Go(func() error { d.optional("control socket", d.control.Serve(checks)); return nil })
 	}
 	group.Go(func() error { return ended(d.notify.Watchdog(checks, d.healthy)) })
-	group.Go(func() error { return ended(d.watchProcess(checks)) })
 	if d.opts.LogAddresses {
 		group.Go(func() error { d.optional("address log", d.logAddresses(checks)); return nil })
 	}
@@ -347,7 +344,6 @@ func (d *daemon) reload(ctx context.Context) engine.Reload {
 		return engine.Reload{At: begun, Error: err.Error()}
 	}
 	d.config, d.errors = cfg, known(found)
-	tuneProcess(d.log, &d.process, cfg)
 	d.table.reloaded(cfg.Global, d.engine.Snapshot().Kernel.OK)
 	d.log.Info("Reloaded", "file", d.opts.File, "virtual_servers", len(cfg.VirtualServers), "took", time.Since(begun).Round(time.Millisecond))
 	return engine.Reload{At: begun, OK: true}
