@@ -32,6 +32,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"time"
 
 	"golang.org/x/net/icmp"
@@ -97,8 +98,12 @@ func (p *probe) Run(ctx context.Context) checker.Outcome {
 	if err != nil {
 		return dial.Outcome("send an echo request to", p.target, err, began)
 	}
-	if err := p.await(sock, raw); err != nil {
-		return dial.Outcome("echo reply from", p.target, err, began)
+	if stray, err := p.await(sock, raw); err != nil {
+		o := dial.Outcome("echo reply from", p.target, err, began)
+		if stray > 0 && errors.Is(err, os.ErrDeadlineExceeded) {
+			o.Reason += fmt.Sprintf(", %d replies to other requests were ignored", stray)
+		}
+		return o
 	}
 	return checker.Outcome{Result: checker.OK, Reason: "echo reply", Took: time.Since(began)}
 }
@@ -113,15 +118,16 @@ func (p *probe) request() ([]byte, error) {
 	return m.Marshal(nil)
 }
 
-// await reads until the reply has come.
-func (p *probe) await(sock *dial.Datagram, raw bool) error {
-	for stray := 0; stray < maxStray; {
+// await reads until the reply has come. stray are those to us, but to another
+// request.
+func (p *probe) await(sock *dial.Datagram, raw bool) (stray int, err error) {
+	for stray < maxStray {
 		n, err := sock.Receive(p.reply[:])
 		if err != nil {
 			if q, ok := errors.AsType[*dial.QueuedError](err); ok && raw && !p.quotes(q.Quote) {
 				continue
 			}
-			return err
+			return stray, err
 		}
 		message := p.reply[:min(n, len(p.reply))]
 		if raw && !p.six {
@@ -131,12 +137,12 @@ func (p *probe) await(sock *dial.Datagram, raw bool) error {
 		switch {
 		case !ok || raw && id != p.id: // somebody else's
 		case seq == p.seq:
-			return nil
+			return stray, nil
 		default:
 			stray++
 		}
 	}
-	return fmt.Errorf("flooded, none of %d replies is to this request", maxStray)
+	return stray, fmt.Errorf("flooded, none of %d replies is to this request", maxStray)
 }
 
 // skipIPv4Header returns what is behind the header, nil if that is nothing.
