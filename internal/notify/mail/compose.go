@@ -51,11 +51,23 @@ func parseAddress(s string) (address, error) {
 	if a.Name == "" {
 		return address{a.Address, a.Address}, nil
 	}
+	if !ascii(a.Name) {
+		// Always by base64: an encoded word in a name may not have all the characters
+		// that other encoded words may (RFC 2047, 5).
+		return address{a.Address, fold(mime.BEncoding.Encode("utf-8", a.Name)) + " <" + a.Address + ">"}, nil
+	}
 	header := a.String()
 	if !strings.Contains(a.Address, "@") {
 		header = strings.TrimSuffix(header, "@>") + ">"
 	}
 	return address{a.Address, header}, nil
+}
+
+// fold puts each encoded word on a line of its own.
+func fold(words string) string { return strings.ReplaceAll(words, "?= =?", "?=\n =?") }
+
+func ascii(s string) bool {
+	return strings.IndexFunc(s, func(r rune) bool { return r >= utf8.RuneSelf }) < 0
 }
 
 // clean makes a text one line of valid UTF-8 without control characters.
@@ -136,8 +148,7 @@ func (s *settings) compose(l *letter, from address, to []address) []byte {
 	header := func(name, value string) { b.WriteString(name + ": " + value + "\n") }
 	header("Date", l.at.Format(time.RFC1123Z))
 	header("From", from.header)
-	// Encoded words are apart by a blank, where the line is folded.
-	header("Subject", strings.ReplaceAll(mime.QEncoding.Encode("utf-8", s.subject(l.Message)), "?= =?", "?=\n =?"))
+	header("Subject", fold(mime.QEncoding.Encode("utf-8", s.subject(l.Message))))
 	header("X-Mailer", "sluice")
 	list := make([]string, len(to))
 	for i, a := range to {
@@ -184,5 +195,5 @@ func plain(body string) bool {
 			return false
 		}
 	}
-	return strings.IndexFunc(body, func(r rune) bool { return r >= utf8.RuneSelf }) < 0
+	return ascii(body)
 }

@@ -59,7 +59,7 @@ func TestAddresses(t *testing.T) {
 		"L.B. (one) <ops@a.test>":     {"ops@a.test", `"L.B." <ops@a.test>`}, // a comment
 		"L.B. (one, two <ops@a.test>": {"ops@a.test", `"L.B. (one, two" <ops@a.test>`},
 		"Ops <root>":                  {"root", `"Ops" <root>`},
-		"Jürgen <j@a.test>":           {"j@a.test", "=?utf-8?q?J=C3=BCrgen?= <j@a.test>"},
+		"Jürgen <j@a.test>":           {"j@a.test", "=?utf-8?b?SsO8cmdlbg==?= <j@a.test>"},
 		"ops@[192.0.2.1]":             {"ops@[192.0.2.1]", "ops@[192.0.2.1]"},
 		"":                            {},
 		"Ops <>":                      {},
