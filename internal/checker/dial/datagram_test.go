@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-lb/sluice/internal/checker"
 	"github.com/sluice-lb/sluice/internal/checker/dial/dialtest"
 	"github.com/sluice-lb/sluice/internal/config"
+	"github.com/sluice-lb/sluice/internal/testkit"
 )
 
 var loopbacks = []string{"127.0.0.1:0", "[::1]:0"}
@@ -310,38 +311,36 @@ func TestC02DatagramRoutes(t *testing.T) {
 
 // C13: a host that is switched off answers no ARP. This machine says so.
 func TestC13NeighbourThatDoesNotAnswer(t *testing.T) {
-	inNS(t, func() {
-		for _, cmd := range []string{
-			"ip link add v0 type veth peer name v1", "ip link set v0 up", "ip link set v1 up",
-			"ip addr add 10.9.9.1/24 dev v0", "ip addr add fd09::1/64 dev v0 nodad",
-			"sysctl -qw net.ipv4.neigh.v0.retrans_time_ms=20 net.ipv6.neigh.v0.retrans_time_ms=20",
-		} {
-			args := strings.Fields(cmd)
-			if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
-				t.Errorf("%s: %v: %s", cmd, err, out)
-				return
-			}
+	dialtest.Root(t)
+	ns := testkit.NewNS(t, "dial")
+	ns.IP(t, "link add v0 type veth peer name v1", "link set v1 up", "link set v0 up",
+		"addr add 10.9.9.1/24 dev v0", "addr add fd09::1/64 dev v0 nodad")
+	ns.Sysctl(t, "net.ipv4.neigh.v0.retrans_time_ms", "20")
+	ns.Sysctl(t, "net.ipv6.neigh.v0.retrans_time_ms", "20")
+	testkit.Eventually(t, 10*time.Second, func() string { // the kernel adds it when the link is ready
+		if routes := ns.Run(t, "ip", "-6", "route"); !strings.Contains(routes, "fd09::/64") || strings.Contains(routes, "linkdown") {
+			return routes
 		}
-		for target, want := range map[string]string{
-			"10.9.9.2:53":  "ICMP host unreachable from 10.9.9.1: no route to host (EHOSTUNREACH)",
-			"[fd09::2]:53": "ICMPv6 address unreachable from fd09::1: no route to host (EHOSTUNREACH)",
-		} {
-			c := config.Connection{Target: netip.MustParseAddrPort(target), Timeout: time.Minute}
-			d, err := UDP(t.Context(), &c)
-			if err == nil {
-				err = d.Send([]byte("x"))
-			}
-			if err != nil {
-				t.Errorf("%s: %v", target, err)
-				continue
-			}
-			_, err = d.Receive(nil)
-			d.Close()
-			if o := Outcome("reply from", target, err, time.Now()); o.Result != checker.Failed || !strings.Contains(o.Reason, want) {
-				t.Errorf("%v: %q, want %q", o.Result, o.Reason, want)
-			}
-		}
+		return ""
 	})
+	for target, want := range map[string]string{
+		"10.9.9.2:53":  "ICMP host unreachable from 10.9.9.1: no route to host (EHOSTUNREACH)",
+		"[fd09::2]:53": "ICMPv6 address unreachable from fd09::1: no route to host (EHOSTUNREACH)",
+	} {
+		c := config.Connection{Target: netip.MustParseAddrPort(target), Timeout: time.Minute}
+		var d *Datagram
+		err := ns.Do(func() (err error) { d, err = UDP(t.Context(), &c); return err })
+		if err != nil {
+			t.Fatalf("%s: %v", target, err)
+		}
+		if err = d.Send([]byte("x")); err == nil {
+			_, err = d.Receive(nil)
+		}
+		d.Close()
+		if o := Outcome("reply from", target, err, time.Now()); o.Result != checker.Failed || !strings.Contains(o.Reason, want) {
+			t.Errorf("%v: %q, want %q", o.Result, o.Reason, want)
+		}
+	}
 }
 
 func TestClassifySendAndReceive(t *testing.T) {
