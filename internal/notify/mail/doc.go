@@ -29,8 +29,6 @@
 //     is read, which keepalived waits for.
 //   - One deadline, smtp_connect_timeout, for the connection and for each answer, however
 //     its bytes are spread.
-//   - After a connection that fails within DATA there is no QUIT: net/textproto would
-//     end the text before it, and the server might deliver half a mail.
 //   - net/smtp is not used: it says EHLO first, and what it then does depends on the
 //     answer. Reading answers and stuffing dots is net/textproto's.
 //   - RCPT TO may be answered 251 as well (RFC 5321, 3.4). keepalived wants 250.

@@ -48,8 +48,7 @@ func (m *Mailer) attempt(ctx context.Context, set *settings, l *letter) error {
 	defer s.close()
 	err = m.handOver(s, set, l, from, to, left)
 	if err == nil || isAnswer(err) {
-		// Not after a failure within DATA: what has come so far would be taken for the
-		// whole mail.
+		// Not to a connection that failed, and never within a text that did not end.
 		s.quit()
 	}
 	return err
@@ -104,7 +103,9 @@ type session struct {
 	conn    net.Conn
 	text    *textproto.Conn
 	timeout time.Duration
-	unwatch func() bool
+	// deadline is the step's.
+	deadline time.Time
+	unwatch  func() bool
 }
 
 func (m *Mailer) connect(ctx context.Context, set *settings) (*session, error) {
@@ -134,7 +135,10 @@ func (s *session) close() {
 }
 
 // begin sets the one deadline of a step.
-func (s *session) begin() { _ = s.conn.SetDeadline(time.Now().Add(s.timeout)) }
+func (s *session) begin() {
+	s.deadline = time.Now().Add(s.timeout)
+	_ = s.conn.SetDeadline(s.deadline)
+}
 
 // say sends a command, if there is one, and reads an answer that must have the
 // code, or begin with it.
@@ -151,15 +155,19 @@ func (s *session) say(code int, format string, args ...any) error {
 }
 
 func (s *session) answer(code int, step string) error {
-	_, text, err := s.text.ReadResponse(code)
+	_, _, err := s.text.ReadResponse(code)
 	if err == nil {
 		return nil
 	}
 	e, ok := errors.AsType[*textproto.Error](err)
 	if !ok {
+		// net/textproto takes what has come by then for a line.
+		if !time.Now().Before(s.deadline) {
+			err = os.ErrDeadlineExceeded
+		}
 		return fmt.Errorf("%s: %w", step, explain(err))
 	}
-	err = fmt.Errorf("%s: answer %w", step, &textproto.Error{Code: e.Code, Msg: quote(text)})
+	err = fmt.Errorf("%s: answer %w", step, &textproto.Error{Code: e.Code, Msg: cut(e.Msg)})
 	if e.Code/100 == 5 {
 		return refusal{err}
 	}
@@ -199,16 +207,16 @@ func explain(err error) error {
 		return errors.New("no answer in time")
 	}
 	if e, ok := errors.AsType[textproto.ProtocolError](err); ok {
-		return errors.New(quote(string(e)))
+		return errors.New(strconv.QuoteToASCII(cut(string(e))))
 	}
 	return err
 }
 
-// quote shows the beginning of foreign text in a message.
-func quote(s string) string {
+// cut shows the beginning of foreign text.
+func cut(s string) string {
 	const most = 200
 	if len(s) > most {
-		return strconv.QuoteToASCII(s[:most]) + "..."
+		return s[:most] + "..."
 	}
-	return strconv.QuoteToASCII(s)
+	return s
 }
