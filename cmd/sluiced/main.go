@@ -1,5 +1,10 @@
 // Command sluiced is the daemon: it checks real servers and keeps the kernel's
 // IPVS table in step with the verdicts.
+//
+// Its command line is keepalived's where that makes sense for checkers alone, with
+// a line for each option that has nothing to act on, so that a unit file needs no
+// change but the program's name. An option that asks for something else than
+// checkers is refused: to start as if it had been done would be worse.
 package main
 
 import (
@@ -8,8 +13,10 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 
 	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
 
 	"github.com/sluice-lb/sluice/internal/build"
 	"github.com/sluice-lb/sluice/internal/daemon"
@@ -27,68 +34,154 @@ Signals:
 
 Exit statuses:
   0  stopped as told, or (-t) nothing to report
-  1  could not start, or stopped after a failure
+  1  could not start (so does a wrong option), or stopped after a failure
   2  the configuration lacks a required parameter
   4  a configuration file is missing or cannot be read
   5  the configuration has errors
   6  script security, or an include check was violated
-
-Options:
 `
+
+const exitUsage = 1
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
 func run(args []string, stdout, stderr io.Writer) int {
-	flags := pflag.NewFlagSet("sluiced", pflag.ContinueOnError)
-	flags.SortFlags = false
-	flags.SetOutput(stderr)
-	var (
-		file     = flags.StringP("use-file", "f", "/etc/keepalived/keepalived.conf", "configuration `FILE`")
-		test     = flags.BoolP("config-test", "t", false, "check the configuration, change nothing, and exit")
-		strict   = flags.Bool("strict", false, "refuse a configuration with errors that keepalived would live with")
-		observe  = flags.Bool("observe", false, "check, decide and report, but write nothing to the kernel")
-		id       = flags.StringP("config-id", "i", "", "`ID` for conditional lines (@ID); default: the host name up to the first dot")
-		socket   = flags.String("socket", daemon.DefaultSocket, "control socket `PATH`; empty for none")
-		format   = flags.String("log-format", "text", "text or json")
-		level    = flags.String("log-level", "info", "debug, info, warn or error")
-		version  = flags.BoolP("version", "v", false, "print the version and exit")
-		_        = flags.BoolP("dont-fork", "n", false, "accepted for keepalived's sake: sluiced never forks")
-		_        = flags.BoolP("log-console", "l", false, "accepted for keepalived's sake: sluiced logs to standard error")
-		detail   = flags.BoolP("log-detail", "D", false, "the same as --log-level debug")
-		jsonTest = flags.Bool("json", false, "with -t: findings as JSON")
-	)
-	flags.Usage = func() { fmt.Fprint(stderr, usage+flags.FlagUsages()) }
-	switch err := flags.Parse(args); {
-	case err == pflag.ErrHelp:
-		return 0
+	o, flags, groups, err := parse(args)
+	told, refusals := notes(flags)
+	switch {
 	case err != nil:
 		fmt.Fprintf(stderr, "sluiced: %v\ntry: sluiced --help\n", err)
-		return 1
+		return exitUsage
+	case given(flags, "help"):
+		fmt.Fprint(stdout, help(groups))
+		return 0
 	case flags.NArg() > 0:
 		fmt.Fprintf(stderr, "sluiced: unexpected argument %q\n  a configuration is named with -f: sluiced -f %s\n", flags.Arg(0), flags.Arg(0))
-		return 1
-	}
-	if *version {
+		return exitUsage
+	case o.version:
 		fmt.Fprintf(stdout, "sluiced %s\n", build.String())
 		return 0
+	case given(flags, "signum"):
+		fmt.Fprintln(stdout, int(o.signum))
+		return 0
+	case len(refusals) > 0:
+		fmt.Fprintf(stderr, "sluiced: %s\n", strings.Join(refusals, "\nsluiced: "))
+		return exitUsage
+	case o.test.given:
+		return test(stderr, o)
 	}
-	if *test {
-		return daemon.Check(stderr, *file, daemon.CheckOptions{ConfigID: *id, Strict: *strict, JSON: *jsonTest})
+	return start(stderr, o, told)
+}
+
+func parse(args []string) (o options, flags *pflag.FlagSet, groups []group, err error) {
+	flags = newSet()
+	flags.SetOutput(io.Discard)
+	groups = define(&o)
+	for _, g := range groups {
+		flags.AddFlagSet(g.flags)
 	}
+	if args, err = normalize(flags, args); err == nil {
+		err = flags.Parse(args)
+	}
+	o.daemon.Umask = o.mask.value
+	for _, path := range []string{o.pid, o.checkersPID} {
+		if path != "" {
+			o.daemon.PIDFiles = append(o.daemon.PIDFiles, path)
+		}
+	}
+	return o, flags, groups, err
+}
+
+func given(flags *pflag.FlagSet, name string) bool { return flags.Lookup(name).Changed }
+
+func help(groups []group) string {
+	var b strings.Builder
+	b.WriteString(usage)
+	for _, g := range groups {
+		fmt.Fprintf(&b, "\n%s:\n", g.title)
+		g.flags.VisitAll(func(f *pflag.Flag) { b.WriteString(helpLine(f)) })
+	}
+	return b.String()
+}
+
+// helpLine is not pflag's, which says of each switch that it takes true or false.
+func helpLine(f *pflag.Flag) string {
+	value, text := pflag.UnquoteUsage(f)
+	name := "    --" + f.Name
+	if f.Shorthand != "" {
+		name = "-" + f.Shorthand + ", --" + f.Name
+	}
+	switch {
+	case f.NoOptDefVal == standardError:
+		name += "[=" + value + "]"
+	case f.NoOptDefVal == "":
+		name += "=" + value
+	}
+	if f.DefValue != "" && f.Value.Type() == "string" {
+		text += " (default " + f.DefValue + ")"
+	}
+	if len(name) > 30 {
+		return fmt.Sprintf("  %s\n%34s%s\n", name, "", text)
+	}
+	return fmt.Sprintf("  %-30s  %s\n", name, text)
+}
+
+// test is -t.
+func test(stderr io.Writer, o options) int {
+	w := stderr
+	if o.test.file != "" {
+		f, err := appendTo(o.test.file)
+		if err != nil {
+			fmt.Fprintf(stderr, "sluiced: --config-test: %v\n", err)
+			return exitUsage
+		}
+		defer f.Close()
+		w = f
+	}
+	return daemon.Check(w, o.file, daemon.CheckOptions{ConfigID: o.id, AllConfig: o.daemon.AllConfig, Strict: o.strict, JSON: o.json})
+}
+
+// start runs the daemon.
+func start(stderr io.Writer, o options, told []string) int {
 	var at slog.Level
-	if err := at.UnmarshalText([]byte(*level)); err != nil {
-		fmt.Fprintf(stderr, "sluiced: --log-level %q: want debug, info, warn or error\n", *level)
-		return 1
+	if err := at.UnmarshalText([]byte(o.level)); err != nil {
+		fmt.Fprintf(stderr, "sluiced: --log-level %q: want debug, info, warn or error\n", o.level)
+		return exitUsage
 	}
-	if *detail {
+	if o.detail > 0 {
 		at = slog.LevelDebug
 	}
-	log, err := daemon.NewLogger(stderr, *format, at)
+	w := stderr
+	switch {
+	case o.logFile.file != "":
+		f, err := appendTo(o.logFile.file)
+		if err != nil {
+			fmt.Fprintf(stderr, "sluiced: --log-file: %v\n", err)
+			return exitUsage
+		}
+		defer f.Close()
+		w = f
+	case o.logFile.given:
+		told = append(told, "--log-file: no file is named, the log goes to standard error: --log-file=FILE")
+	}
+	log, err := daemon.NewLogger(w, o.format, at)
 	if err != nil {
 		fmt.Fprintf(stderr, "sluiced: %v\n", err)
-		return 1
+		return exitUsage
+	}
+	for _, line := range told {
+		log.Warn("An option has no effect", "option", line)
+	}
+	if o.dump {
+		o.daemon.Dump = w
 	}
 	return daemon.Run(context.Background(), daemon.Options{
-		File: *file, ConfigID: *id, Strict: *strict, Observe: *observe, Socket: *socket, Log: log,
+		File: o.file, ConfigID: o.id, Strict: o.strict, Observe: o.observe, Socket: o.socket, Log: log, CommandLine: o.daemon,
 	})
+}
+
+// appendTo opens a log. A link that somebody else put in its place is not
+// followed.
+func appendTo(path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW, 0o640)
 }
