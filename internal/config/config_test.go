@@ -95,10 +95,46 @@ func TestValidateNamesEachBrokenRule(t *testing.T) {
 		"timeout 0s": func(_ *config.Config, _ *config.VirtualServer, rs *config.RealServer) {
 			rs.Checkers[0].Conn.Timeout = 0
 		},
-		"delay_loop 0s":      func(_ *config.Config, _ *config.VirtualServer, rs *config.RealServer) { rs.Checkers[0].DelayLoop = 0 },
-		"a negative delay":   func(_ *config.Config, _ *config.VirtualServer, rs *config.RealServer) { rs.Checkers[0].Warmup = -1 },
-		"without url":        func(_ *config.Config, _ *config.VirtualServer, rs *config.RealServer) { rs.Checkers[0].HTTP.URLs = nil },
-		"FILE_CHECK without": func(_ *config.Config, _ *config.VirtualServer, rs *config.RealServer) { rs.Checkers[1].File = nil },
+		"delay_loop 0s":    func(_ *config.Config, _ *config.VirtualServer, rs *config.RealServer) { rs.Checkers[0].DelayLoop = 0 },
+		"a negative delay": func(_ *config.Config, _ *config.VirtualServer, rs *config.RealServer) { rs.Checkers[0].Warmup = -1 },
+		"without url":      func(_ *config.Config, _ *config.VirtualServer, rs *config.RealServer) { rs.Checkers[0].HTTP.URLs = nil },
+		"a check of kind BFD_CHECK": func(_ *config.Config, _ *config.VirtualServer, rs *config.RealServer) {
+			rs.Checkers[0].Kind = config.BFDCheck
+		},
+		"SMTP_CHECK without name": func(_ *config.Config, _ *config.VirtualServer, rs *config.RealServer) {
+			rs.Checkers[0].Kind, rs.Checkers[0].SMTP = config.SMTPCheck, &config.SMTP{}
+		},
+		"DNS_CHECK without type": func(_ *config.Config, _ *config.VirtualServer, rs *config.RealServer) {
+			rs.Checkers[0].Kind = config.DNSCheck
+		},
+		"UDP_CHECK &{": func(_ *config.Config, _ *config.VirtualServer, rs *config.RealServer) {
+			rs.Checkers[0].Kind, rs.Checkers[0].UDP = config.UDPCheck, &config.Datagram{Require: true, Reply: []byte{1}}
+		},
+		"MISC_CHECK without script": func(_ *config.Config, _ *config.VirtualServer, rs *config.RealServer) {
+			rs.Checkers[0].Kind, rs.Checkers[0].Misc = config.MiscCheck, &config.Misc{Timeout: 1}
+		},
+		"MISC_CHECK without timeout": func(_ *config.Config, _ *config.VirtualServer, rs *config.RealServer) {
+			rs.Checkers[0].Kind, rs.Checkers[0].Misc = config.MiscCheck, &config.Misc{Script: &config.Script{Argv: []string{"/x"}}}
+		},
+		"startup_script without timeout": func(c *config.Config, _ *config.VirtualServer, _ *config.RealServer) {
+			c.Global.StartupScript = &config.Script{}
+		},
+		"shutdown_script without timeout": func(c *config.Config, _ *config.VirtualServer, _ *config.RealServer) {
+			c.Global.ShutdownScript = &config.Script{}
+		},
+		"smtp_server x without port": func(c *config.Config, _ *config.VirtualServer, _ *config.RealServer) { c.Global.Mail.Server = "x" },
+		`FIFO at "/x"`: func(c *config.Config, _ *config.VirtualServer, _ *config.RealServer) {
+			c.Global.FIFOs = []config.FIFO{{Path: "/x"}, {Path: "/x"}}
+		},
+		"lvs_sync_daemon without interface": func(c *config.Config, _ *config.VirtualServer, _ *config.RealServer) {
+			c.Global.Sync = &config.SyncDaemon{}
+		},
+		"lvs_sync_daemon group 10.0.0.1": func(c *config.Config, _ *config.VirtualServer, _ *config.RealServer) {
+			c.Global.Sync = &config.SyncDaemon{Interface: "e", Group: netip.MustParseAddr("10.0.0.1")}
+		},
+		"real-time priority 100": func(c *config.Config, _ *config.VirtualServer, _ *config.RealServer) { c.Global.Process.RealTime = 100 },
+		"priority 20":            func(c *config.Config, _ *config.VirtualServer, _ *config.RealServer) { c.Global.Process.Nice = 20 },
+		"FILE_CHECK without":     func(_ *config.Config, _ *config.VirtualServer, rs *config.RealServer) { rs.Checkers[1].File = nil },
 	} {
 		c := valid()
 		spoil(c, c.VirtualServers[0], c.VirtualServers[0].RealServers[0])

@@ -117,9 +117,12 @@ func setRegex(f *frame, v *value) {
 		if err != nil {
 			why = err.Error()
 		}
-		f.report(codeScript, v.n, &v.n.Words[1], "regex: the pattern cannot be read: "+why, "it is ignored")
+		f.report(codeScript, v.n, &v.n.Words[1], "regex: the pattern cannot be read: "+why, "it is ignored; write regex PATTERN")
 		f.url.regexInvalid = true
 		return
+	}
+	if len(words) > 2 {
+		f.report(codeSurplus, v.n, &v.n.Words[1], fmt.Sprintf("regex: %q after the pattern means nothing and is ignored", words[2]), "keepalived ignores it in silence; a pattern with blanks needs quotes")
 	}
 	f.url.regex = &config.Regex{Pos: v.n.Pos, Pattern: words[1]}
 }
@@ -134,7 +137,7 @@ func setRegexOptions(f *frame, v *value) {
 	for i := range args {
 		if !slices.Contains(regexOptions, args[i].Text) {
 			f.report(codeRegexOption, v.n, &args[i], fmt.Sprintf("regex_options: %q is not an option", args[i].Text),
-				didYouMean(args[i].Text, regexOptions, "it is ignored, as keepalived does in silence"))
+				didYouMean(args[i].Text, regexOptions, "it is ignored, as keepalived does in silence; there are "+strings.Join(regexOptions, ", ")))
 			continue
 		}
 		f.url.options = append(f.url.options, args[i].Text)

@@ -3,7 +3,6 @@ package keyword
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -169,19 +168,18 @@ func (c *rawChecker) own(ck *config.Checker) {
 }
 
 // noteSilent remembers UDP checks that take silence for success on a real server
-// that nothing else looks at.
-func (b *builder) noteSilent(r *rawReal, checkers []*config.Checker) {
-	sees := func(c *config.Checker) bool {
-		return c.Kind != config.FileCheck && (c.Kind != config.UDPCheck || c.UDP.Require)
-	}
-	if slices.ContainsFunc(checkers, sees) {
-		return
-	}
-	for _, c := range r.checkers {
-		if c.kind == config.UDPCheck {
-			b.silent = append(b.silent, c)
+// that no other check looks at.
+func (b *builder) noteSilent(checkers []*rawChecker) {
+	var silent []*rawChecker
+	for _, c := range checkers {
+		switch {
+		case c.kind == config.UDPCheck && !c.udp.Require:
+			silent = append(silent, c)
+		case c.kind != config.FileCheck:
+			return
 		}
 	}
+	b.silent = append(b.silent, silent...)
 }
 
 // silentNotice is said once for a file.

@@ -106,6 +106,9 @@ func (f *frame) statement(n *syntax.Node) {
 	switch kw.status {
 	case Accepted:
 		if kw.arg.kind == argAny {
+			if kw.set != nil {
+				kw.set(f, &value{n: n, kw: kw})
+			}
 			return
 		}
 	case Skipped:

@@ -33,12 +33,13 @@ func (b *builder) realServer(d *draft, r *rawReal, family config.Family) {
 		VirtualHost: r.virtualHost, SNMPName: r.snmpName,
 	}
 	rs.Key = config.RSKey{AddrPort: addrPort(r.addr, b.servicePort(d, fwd.Method, r.port, vs.port, f.parent, f.n, fmt.Sprintf("; checks still go to %d", r.port)))}
+	var kept []*rawChecker
 	for _, c := range r.checkers {
 		if ck := b.checker(d, r, c, rs.Key.Port()); ck != nil {
-			rs.Checkers = append(rs.Checkers, ck)
+			rs.Checkers, kept = append(rs.Checkers, ck), append(kept, c)
 		}
 	}
-	b.noteSilent(r, rs.Checkers)
+	b.noteSilent(kept)
 	for _, u := range r.trackUses {
 		if use := b.trackUse(f, u, u.n); use != nil {
 			rs.TrackFiles = append(rs.TrackFiles, *use)

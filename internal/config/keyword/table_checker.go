@@ -64,7 +64,7 @@ func httpRows() []keyword {
 			f.url.max.set(int(v.num))
 			f.url.offsetsAt, f.url.settingsAt = v.n, v.n
 		}},
-		{name: "regex_stack", arg: custom("START MAX", 2), doc: "PCRE's stack; there is none here"},
+		{name: "regex_stack", arg: custom("START MAX", 2), doc: "PCRE's stack; there is none here", set: func(f *frame, v *value) { f.surplus(v.n, 2) }},
 	}
 	rows := each([]string{blockHTTP, blockTLS}, both...)
 	rows = append(rows, each([]string{blockTLS}, keyword{name: "tls_compliant", arg: boolean(), def: "off", doc: "exchange close-notify", set: func(f *frame, v *value) { f.ck.tlsCompliant = v.yes }})...)
@@ -79,6 +79,7 @@ func httpRows() []keyword {
 		}},
 		keyword{name: "weight", arg: custom("-2147483647..2147483647 [reverse|noreverse]", 1), def: "the track_file's", doc: "multiplies the number in the file", set: func(f *frame, v *value) {
 			f.useWeight(f.ck.file, v.n, v.n.Args())
+			f.surplus(v.n, 2)
 		}})...)
 }
 

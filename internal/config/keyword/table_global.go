@@ -171,7 +171,7 @@ vrrp_rx_bufs_policy vrrp_skip_check_adv_addr vrrp_startup_delay vrrp_strict vrrp
 		k := keyword{block: blockGlobal, name: name, arg: anything(), status: Accepted, doc: "of VRRP or BFD"}
 		switch name {
 		case "vrrp_notify_fifo", "vrrp_notify_fifo_script":
-			k.arg, k.set = custom("...", 0), setVRRPFIFO
+			k.set = setVRRPFIFO
 		}
 		rows = append(rows, k)
 	}

@@ -92,7 +92,7 @@ func setScheduler(f *frame, v *value) {
 	f.vs.sched.set("")
 	f.vs.schedBad = true
 	f.report(codeScheduler, v.n, w, fmt.Sprintf("%s: unknown scheduler %q", v.kw.name, w.Text),
-		didYouMean(w.Text, schedulers, "this virtual server is not served; keepalived would use wlc"))
+		didYouMean(w.Text, schedulers, "write one of "+strings.Join(schedulers, ", ")+"; this virtual server is not served; keepalived would use wlc"))
 }
 
 // schedFlag makes the setter of a flag that belongs to one scheduler.
@@ -129,7 +129,7 @@ func (f *frame) parseMethod(n *syntax.Node, then string) methodWord {
 		m.fwd.Method = config.TUN
 	default:
 		f.report(codeMethod, n, &n.Words[1], fmt.Sprintf("%s: unknown forwarding method %q", n.Keyword(), args[0].Text),
-			didYouMean(args[0].Text, methods, then))
+			didYouMean(args[0].Text, methods, "write NAT, DR or TUN; "+then))
 		return methodWord{bad: true}
 	}
 	if m.fwd.Method != config.TUN {
@@ -184,7 +184,7 @@ func (f *frame) tunnelOptions(n *syntax.Node, args []syntax.Word) (config.Forwar
 		case "remcsum":
 			o.Checksum, checksum = config.RemCsum, true
 		default:
-			return bad(w, fmt.Sprintf("unknown tunnel option %q", w.Text))
+			return bad(w, fmt.Sprintf("unknown tunnel option %q; there are type, port, nocsum, csum and remcsum", w.Text))
 		}
 	}
 	switch {

@@ -276,7 +276,7 @@ func (p *parser) includeCheck(n *Node, src *physical) {
 			names := []string{"read", "match", "wildcard_match", "brace_match"}
 			hint := "it is ignored; the checks are " + strings.Join(names, ", ")
 			if s := diag.Suggest(name, names); s != "" {
-				hint = fmt.Sprintf("it is ignored; did you mean %q?", s)
+				hint = fmt.Sprintf("did you mean %q? %s", s, hint)
 			}
 			p.reportAt(badCheck, w.Pos, w.Width, src, fmt.Sprintf("unknown include check %q", shorten(name)), hint)
 		case sign == '+':
