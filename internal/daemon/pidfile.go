@@ -91,6 +91,8 @@ func replaceable(old *os.File, path, proc string) (again bool, err error) {
 	}
 	pid, _ := strconv.Atoi(strings.TrimSpace(string(text)))
 	switch err := unix.Flock(int(old.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
+	case errors.Is(err, unix.EWOULDBLOCK) && pid == 0:
+		return false, errors.New("is held by another process that is starting: one of the two is enough")
 	case errors.Is(err, unix.EWOULDBLOCK):
 		return false, fmt.Errorf("is held by process %d, which is running: stop that one first", pid)
 	case err != nil:
