@@ -191,17 +191,18 @@ func TestProgramReadsEverything(t *testing.T) {
 		}
 		return ""
 	})
-	want := "RS " + rs + " " + vs + " DOWN\n\x00"
+	var want strings.Builder
+	want.WriteString("RS " + rs + " " + vs + " DOWN\n\x00")
 	for range 500 {
 		w.VirtualServer(vs, true)
-		want += "VS " + vs + " UP\n\x00"
+		want.WriteString("VS " + vs + " UP\n\x00")
 	}
 	cancel()
 	if err := <-over; err != nil {
 		t.Error(err)
 	}
-	if b, err := os.ReadFile(out); err != nil || string(b) != want {
-		t.Errorf("it read %d bytes of %d, %v", len(b), len(want), err)
+	if b, err := os.ReadFile(out); err != nil || string(b) != want.String() {
+		t.Errorf("it read %d bytes of %d, %v", len(b), len(want.String()), err)
 	}
 }
 
