@@ -169,9 +169,7 @@ func start(stderr io.Writer, o options, told []string) int {
 		fmt.Fprintf(stderr, "sluiced: %v\n", err)
 		return exitUsage
 	}
-	for _, line := range told {
-		log.Warn("An option has no effect", "option", line)
-	}
+	o.daemon.Notes = told
 	if o.dump {
 		o.daemon.Dump = w
 	}

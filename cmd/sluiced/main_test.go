@@ -51,8 +51,9 @@ func TestFlags(t *testing.T) {
 		"unknown log level":           {[]string{"--log-level", "loud", "-f", good}, 1, "want debug, info, warn or error"},
 		"unknown log format":          {[]string{"--log-format", "xml", "-f", good}, 1, "xml"},
 		"a start that cannot succeed": {[]string{"-f", dir + "/none", "--socket", ""}, 4, "not starting"},
-		"notes come with the start":   {[]string{"-x", "-f", dir + "/none", "--socket", ""}, 4, "SNMP is not served"},
-		"a log without a file":        {[]string{"-g", "-f", dir + "/none", "--socket", ""}, 4, "no file is named"},
+		"notes come with the start":   {[]string{"-x", "--observe", "-f", good, "--socket", "/dev/null/s"}, 1, "SNMP is not served"},
+		"a pid file that cannot be":   {[]string{"-p", "/dev/null/pid", "--observe", "-f", good, "--socket", ""}, 1, "name another with -p or -c"},
+		"a log without a file":        {[]string{"-g", "--observe", "-f", good, "--socket", "/dev/null/s"}, 1, "no file is named"},
 		"a log that cannot be":        {[]string{"--log-file=" + dir + "/no/log", "-f", good}, 1, "sluiced: --log-file: open"},
 		"a test log that cannot be":   {[]string{"--config-test=" + dir + "/no/log", "-f", good}, 1, "sluiced: --config-test: open"},
 	} {

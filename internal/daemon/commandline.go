@@ -30,6 +30,9 @@ type CommandLine struct {
 	Dump io.Writer
 	// LogAddresses logs each change of the machine's addresses.
 	LogAddresses bool
+	// Notes are what an operator should know of the options, logged once the
+	// process is in its namespace and so no longer executes itself again.
+	Notes []string
 	// IgnoreInterrupt is for SIGINT.
 	IgnoreInterrupt bool
 }
@@ -48,6 +51,13 @@ func (c CommandLine) overrule(cfg *config.Config) {
 	}
 	if c.Umask != nil {
 		g.Process.Umask, g.Process.UmaskSet = *c.Umask, true
+	}
+}
+
+// note logs the notes.
+func (c CommandLine) note(log *slog.Logger) {
+	for _, n := range c.Notes {
+		log.Warn("An option has no effect", "option", n)
 	}
 }
 

@@ -82,6 +82,7 @@ func Run(ctx context.Context, opts Options) int {
 		log.Error("Cannot enter net_namespace, not starting", "err", err)
 		return exitFailed
 	}
+	opts.note(log)
 	release, err := claimPIDFiles(opts.PIDFiles)
 	if err != nil {
 		log.Error("Not starting", "err", err)
