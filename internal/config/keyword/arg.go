@@ -116,6 +116,9 @@ func (a arg) String() string {
 		}
 	case argText:
 		s = "TEXT"
+		if a.limit > 0 {
+			s = fmt.Sprintf("TEXT of at most %d bytes", a.limit)
+		}
 	case argWord:
 		s = strings.Join(a.words, " | ")
 	case argAddress:

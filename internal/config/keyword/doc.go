@@ -18,12 +18,26 @@
 //
 //   - A finding never stops the reading. Even a missing parameter, at which
 //     keepalived exits, is only noted, and the rest of the file is judged.
+//
 //   - Where keepalived guesses (it takes "5s" for 5 microseconds, "weight x" for
 //     weight 0) this package does not: the line is ignored and the finding says
 //     what keepalived would have done.
+//
 //   - An unknown scheduler or forwarding method rejects the virtual server. A
 //     service that is not there is noticed; one that balances in another way
 //     than was asked for is not.
+//
+//   - Inheritance is resolved when the whole file is known, for every checker
+//     alike. keepalived's SMTP_CHECK looks at what stands before the end of its
+//     block; where that gives another connect_timeout a warning says so.
+//
+//   - Users, names of hosts, CPUs and paths are taken as written. Whether they
+//     exist is seen when they are used: a test of a file must give the same
+//     answer on every machine, and a name server must not hold it.
+//
+//   - A keyword has no effect in silence only if nothing is lost by it. Its
+//     arguments are judged all the same, since keepalived -t judges them; those
+//     of VRRP and BFD are not, since that is another daemon's matter.
 //
 // It deliberately knows nothing of how the file is read (config/syntax), of
 // what a checker does, of the kernel, and of whether scripts and files that are

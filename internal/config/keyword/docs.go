@@ -21,10 +21,7 @@ func Doc(w io.Writer) error {
 	}
 	b.WriteString(docGroup)
 	b.WriteString("\n## Checkers: defaults\n\n")
-	b.WriteString("| | retry | delay_before_retry | rise | all others |\n|---|---|---|---|---|\n")
-	b.WriteString("| TCP_CHECK | 1 | 1 s | 1 | real server, then virtual server, then the default |\n")
-	b.WriteString("| HTTP_GET, SSL_GET | 1 | 3 s | 2; 1 with fast_recovery | the same |\n")
-	b.WriteString("| FILE_CHECK | - | - | - | acts at once on each change of the file |\n")
+	b.WriteString(docCheckers)
 	b.WriteString("\n## Findings\n\nF: the configuration cannot be used. E: keepalived would go on with a changed meaning, and so does\n" +
 		"sluice at start; a reload and `--strict` refuse it. W: a warning. N: a notice. The last column is the exit\n" +
 		"status of a configuration test that finds it alone. Codes below 100 are of the language (quotes, braces,\n" +
@@ -82,7 +79,8 @@ given, and what is used without it.
 
 Column *here*: **yes** has its effect; **no effect** is read in silence; **not yet** is read and checked, and
 one warning says what is missing; **skipped** blocks are passed over with one notice; an **extension** is a
-word of sluice that keepalived does not know. In a file that keepalived reads as well, write an extension as a
+word of sluice that keepalived does not know. A word without effect is judged all the same if its arguments are
+given here. In a file that keepalived reads as well, write an extension as a
 comment: ` + "`#sluice drain_interval 30`" + `.
 
 BOOL is one of on, off, true, false, yes, no; without it the keyword means yes. TIMER is a number of seconds
@@ -104,7 +102,35 @@ What differs from keepalived on purpose:
 - ` + "`persistence_granularity`" + ` works for groups;
 - a checker of a real server without a port takes the service's port, and is an error if there is none;
 - if all weights are 0 the quorum stays 1;
-- a track file may be defined after its use.
+- a track file may be defined after its use;
+- ` + "`ha_suspend`" + ` works for groups without firewall marks;
+- an ` + "`SMTP_CHECK`" + ` inherits ` + "`connect_timeout`" + ` as every checker does, wherever it stands; keepalived's takes what stands
+  before the end of its block, and a warning tells where the two differ;
+- ` + "`lvs_sync_daemon`" + ` with a VRRP instance: no VRRP runs here, so that ` + "`lvs_sync_state`" + ` says which half runs;
+- ` + "`set_supplementary_groups`" + ` is for every script, not for those after it alone.
+
+What is taken where it stands, as in keepalived: ` + "`script_user`" + ` is for the scripts and FIFOs after it, a real or sorry
+server takes the ` + "`lvs_method`" + ` that its virtual server has at that line, and ` + "`sh-port`" + ` and its like need ` + "`lvs_sched`" + ` before
+them.
+`
+
+// docCheckers is the table of what checkers inherit.
+const docCheckers = `What a checker does not say itself it takes from its real server, then from its virtual server, then from this table.
+
+| | retry | delay_before_retry | rise | delay_loop | warmup | connect_timeout | port |
+|---|---|---|---|---|---|---|---|
+| TCP_CHECK | 1 | 1 s | 1 | 60 s | its delay_loop | 5 s | the real server's |
+| HTTP_GET, SSL_GET | 1 | 3 s | 2; 1 with fast_recovery | 60 s | its delay_loop | 5 s | the real server's |
+| SMTP_CHECK | 1 | 1 s | 1 | 60 s | its delay_loop | 5 s | the real server's |
+| DNS_CHECK | 3 | its delay_loop | 1 | 60 s | its delay_loop | 5 s | the real server's |
+| UDP_CHECK | 1 | 1 s | 1 | 60 s | its delay_loop | 5 s | the real server's |
+| PING_CHECK | 1 | 1 s | 1 | 60 s | its delay_loop | 5 s | none |
+| MISC_CHECK | 0 | 1 s | 1 | 60 s | its delay_loop | none; misc_timeout, else the virtual server's delay_loop | none |
+| FILE_CHECK | acts at once on each change of the file | | | | | | |
+
+A real server's port is the one that is written. Without one a checker takes the service's port, where keepalived
+would connect to port 0. ` + "`smtp_alert`" + ` is inherited too: a virtual or real server that does not say it takes
+` + "`smtp_alert_checker`" + `, then the ` + "`smtp_alert`" + ` of global_defs, then off for a virtual and on for a real server.
 `
 
 const docGroup = `
