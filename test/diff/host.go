@@ -11,11 +11,16 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/sluice-lb/sluice/test/diff/guest"
 	"github.com/sluice-lb/sluice/test/diff/scenario"
 	"github.com/sluice-lb/sluice/test/vm/machine"
 )
+
+// reserve is what the boot, and the runs that are under way when the time is over,
+// may take of the limit.
+const reserve = 2 * time.Minute
 
 // onHost prepares, boots the guest, and judges.
 func onHost(ctx context.Context, o options, out io.Writer) error {
@@ -46,7 +51,7 @@ func onHost(ctx context.Context, o options, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	plan := guest.Plan{Parallel: o.parallel}
+	plan := guest.Plan{Parallel: o.parallel, Seconds: (o.limit - reserve).Seconds()}
 	for _, k := range keepaliveds {
 		plan.Daemons = append(plan.Daemons, k.Daemon)
 	}
@@ -144,7 +149,8 @@ func conclude(o options, all []candidate, keepaliveds []keepalived, results *gue
 		for i, k := range keepaliveds {
 			other := runs[[2]string{c.s.Name, k.Name}]
 			if sluice == nil || other == nil {
-				return fmt.Errorf("%s: no record of a run came back", c.s.Name)
+				unfinished := &scenario.Run{Daemon: "diff", Problems: []string{"not run, the time limit was over (-t raises it)"}}
+				sluice, other = unfinished, unfinished
 			}
 			result := scenario.Judge(c.s, other, sluice)
 			row.results[k.Name] = result
@@ -162,9 +168,7 @@ func conclude(o options, all []candidate, keepaliveds []keepalived, results *gue
 		}
 	}
 	report.print(out, o.verbose)
-	for _, name := range results.Again {
-		fmt.Fprintf(out, "%s was run a second time\n", name)
-	}
+	report.printAgain(out, results.Again)
 	errs = append(errs, report.page(o, out))
 	fmt.Fprintf(out, "%s\n", report.summary())
 	return errors.Join(errs...)

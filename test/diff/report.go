@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/sluice-lb/sluice/test/diff/scenario"
@@ -40,6 +41,15 @@ func (r *report) print(out io.Writer, verbose bool) {
 					fmt.Fprintf(out, "\n%s against %s: %s: %s %s\n%s\n", w.s.Name, k.Name, f.Status, f.Record, f.Reason, indent(f.Detail))
 				}
 			}
+		}
+	}
+}
+
+// printAgain names what passed at the second run only: it may be about to fail.
+func (r *report) printAgain(out io.Writer, again []string) {
+	for _, w := range r.rows {
+		if slices.Contains(again, w.s.Name) && r.first(w).Status.OK() {
+			fmt.Fprintf(out, "%s passed when it was run a second time\n", w.s.Name)
 		}
 	}
 }
