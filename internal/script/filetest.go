@@ -34,7 +34,7 @@ func TestFile(ctx context.Context, c Command) Result {
 	path, as, err := fileTest(c.Script, c.Identity)
 	switch {
 	case err != nil:
-		return Result{Err: err, Took: time.Since(began)}
+		return Result{Err: err}
 	case ctx.Err() != nil:
 		return Result{Err: fmt.Errorf("not started: %w", context.Cause(ctx)), Stopped: true}
 	case as.credential() == nil:

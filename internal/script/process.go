@@ -49,7 +49,7 @@ type Command struct {
 // Result is what came of one script.
 type Result struct {
 	// Err is why it could not be started: not found, refused, no such user, no
-	// resources. There is nothing else in the Result then, but Stopped and Took.
+	// resources. There is nothing else in the Result then, but Stopped.
 	Err error
 	// Code is the exit status, -1 if Signal ended it.
 	Code   int
@@ -62,7 +62,8 @@ type Result struct {
 	Forced bool
 	// Output is the beginning of what it printed to both of its streams.
 	Output string
-	// Took is from the examination to the end.
+	// Took is how long it ran: from its exec until it was reaped and its output
+	// read.
 	Took time.Duration
 	// Warnings are things to mend that did not keep it from running.
 	Warnings []string
@@ -82,13 +83,12 @@ func (r Result) Ended() string {
 // but for a process that even SIGKILL does not end. It leaves no process of the
 // group if it had to end it, and never an unreaped one.
 func Run(ctx context.Context, c Command) Result {
-	began := time.Now()
 	if err := ctx.Err(); err != nil {
 		return Result{Err: fmt.Errorf("not started: %w", context.Cause(ctx)), Stopped: true}
 	}
-	p, err := start(c, began)
+	p, err := start(c)
 	if err != nil {
-		return Result{Err: err, Took: time.Since(began)}
+		return Result{Err: err}
 	}
 	p.supervise(ctx.Done())
 	return p.result
@@ -96,7 +96,7 @@ func Run(ctx context.Context, c Command) Result {
 
 // Start starts a script and returns while it runs.
 func Start(c Command) (*Process, error) {
-	p, err := start(c, time.Now())
+	p, err := start(c)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +111,7 @@ type Process struct {
 	pid       int
 	timeout   time.Duration
 	killAfter time.Duration
-	began     time.Time
+	began     time.Time // the exec
 	left      *Leftovers
 
 	pipe   *os.File
@@ -144,7 +144,7 @@ func (p *Process) Stop() { p.once[0].Do(func() { close(p.stop) }) }
 func (p *Process) Kill() { p.once[1].Do(func() { close(p.kill) }) }
 
 // start finds, examines and executes a script.
-func start(c Command, began time.Time) (*Process, error) {
+func start(c Command) (*Process, error) {
 	if c.Script == nil || len(c.Script.Argv) == 0 {
 		return nil, errors.New("there is no script to run")
 	}
@@ -153,7 +153,7 @@ func start(c Command, began time.Time) (*Process, error) {
 		return nil, err
 	}
 	p := &Process{
-		timeout: c.Timeout, killAfter: c.KillAfter, began: began, left: c.Left,
+		timeout: c.Timeout, killAfter: c.KillAfter, left: c.Left,
 		read: make(chan error, 1), exited: make(chan struct{}),
 		stop: make(chan struct{}), kill: make(chan struct{}), done: make(chan struct{}),
 	}
@@ -199,7 +199,7 @@ func (p *Process) execute(found program, argv, env []string) error {
 		unix.Close(ends[0])
 		return err
 	}
-	p.pid = s.pid
+	p.pid, p.began = s.pid, time.Now()
 	_ = unix.SetNonblock(ends[0], true)
 	p.pipe = os.NewFile(uintptr(ends[0]), "output of "+found.path)
 	// Ends with the pipe's last writer, or at the deadline in finish.

@@ -39,6 +39,8 @@ type edge struct {
 	outcomes map[string]int // what was judged, by kind
 	raced    int            // ended by themselves behind the timeout, before SIGTERM took effect
 	distance map[string]int // runs by how far from the timeout they ended
+	waited   time.Duration  // for the exec, at most
+	longest  time.Duration  // run
 	finished int            // checks that had all their runs
 	over     chan struct{}
 }
@@ -63,8 +65,9 @@ func (e *edge) task(t *testing.T, id int) checker.Task {
 		e.begun.Add(1)
 		e.most.Store(max(e.most.Load(), e.running.Add(1)))
 		defer e.running.Add(-1)
+		began := time.Now()
 		r := run(ctx, cmd)
-		e.note(r)
+		e.note(r, time.Since(began)-r.Took)
 		return r
 	}
 	return checker.Task{ID: checker.ID(id), Probe: p, Timeout: e.timeout + Overtime, First: time.Duration(rand.Int64N(int64(e.timeout))), Judge: func(o checker.Outcome) time.Duration {
@@ -78,7 +81,7 @@ func (e *edge) task(t *testing.T, id int) checker.Task {
 }
 
 // note is told of each result, and adjusts the aim.
-func (e *edge) note(r script.Result) {
+func (e *edge) note(r script.Result, waited time.Duration) {
 	if r.TimedOut {
 		e.late.Add(int64(e.step))
 	} else {
@@ -86,6 +89,8 @@ func (e *edge) note(r script.Result) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.waited = max(e.waited, waited)
+	e.longest = max(e.longest, r.Took)
 	if r.TimedOut && r.Signal == 0 {
 		e.raced++
 	}
@@ -111,6 +116,27 @@ func (e *edge) judge(o checker.Outcome, left int) {
 			close(e.over)
 		}
 	}
+}
+
+// stalls measures how long the machine let this process wait, at most.
+func stalls(stop <-chan struct{}) <-chan time.Duration {
+	most := make(chan time.Duration, 1)
+	go func() {
+		const beat = 20 * time.Millisecond
+		tick := time.NewTicker(beat)
+		defer tick.Stop()
+		var longest time.Duration
+		for last := time.Now(); ; last = time.Now() {
+			select {
+			case <-stop:
+				most <- longest
+				return
+			case <-tick.C:
+				longest = max(longest, time.Since(last)-beat)
+			}
+		}
+	}()
+	return most
 }
 
 // children counts this process's children, and those of them that are zombies.
@@ -152,16 +178,20 @@ func TestC05ScriptsThatEndAtTheirTimeout(t *testing.T) {
 	for id := range e.tasks {
 		tasks = append(tasks, e.task(t, id+1))
 	}
-	began := time.Now()
+	began, beaten := time.Now(), make(chan struct{})
+	stalled := stalls(beaten)
 	s, stop := schedule(t, tasks...)
 	select {
 	case <-e.over:
 	case <-time.After(patience):
+		e.mu.Lock()
 		t.Errorf("%d of %d checks had all their runs within %v: the others are lost", e.finished, e.tasks, patience)
+		e.mu.Unlock()
 	}
 	took := time.Since(began)
 	st := s.Stats()
 	stop()
+	close(beaten)
 	all, zombies := children(t)
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -170,8 +200,8 @@ func TestC05ScriptsThatEndAtTheirTimeout(t *testing.T) {
 	for n := range maps.Values(e.outcomes) {
 		judged += n
 	}
-	t.Logf("%d runs of %d checks, at most %d together, in %v (%.0f a second): %v; ended behind the timeout and before SIGTERM: %d; distance from the timeout: %v; children left: %d, zombies: %d",
-		judged, e.tasks, e.most.Load(), took.Round(time.Millisecond), float64(judged)/took.Seconds(), e.outcomes, e.raced, e.distance, all, zombies)
+	t.Logf("%d runs of %d checks, at most %d together, in %v (%.0f a second): %v; ended behind the timeout and before SIGTERM: %d; distance from the timeout: %v; longest wait for an exec %v, run %v, stall of this process %v; children left: %d, zombies: %d",
+		judged, e.tasks, e.most.Load(), took.Round(time.Millisecond), float64(judged)/took.Seconds(), e.outcomes, e.raced, e.distance, e.waited.Round(time.Millisecond), e.longest.Round(time.Millisecond), (<-stalled).Round(time.Millisecond), all, zombies)
 	if judged != want || e.begun.Load() != int64(want) || st.Runs != uint64(want) {
 		t.Errorf("%d runs began, %d ended, %d were judged; want %d of each", e.begun.Load(), st.Runs, judged, want)
 	}

@@ -96,6 +96,7 @@ func Check(m *config.Misc, id script.Identity) error {
 
 // Run runs the script once.
 func (p *probe) Run(ctx context.Context) checker.Outcome {
+	began := time.Now()
 	r := p.run(ctx, script.Command{Script: p.misc.Script, Identity: p.opts.Identity(), Timeout: p.misc.Timeout})
 	for _, w := range r.Warnings {
 		if p.opts.Warn != nil && !p.warned[w] {
@@ -107,22 +108,24 @@ func (p *probe) Run(ctx context.Context) checker.Outcome {
 	if r.Stopped && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		r.TimedOut = true
 	}
-	return outcome(p.misc, r)
+	o := outcome(p.misc, r)
+	o.Took = time.Since(began)
+	return o
 }
 
 // outcome says what a script's end means.
 func outcome(m *config.Misc, r script.Result) checker.Outcome {
-	o := checker.Outcome{Result: checker.Failed, Reason: r.Ended(), Took: r.Took}
+	o := checker.Outcome{Result: checker.Failed, Reason: r.Ended()}
 	switch {
 	case r.Err != nil && !r.Stopped:
-		return checker.Outcome{Result: checker.Unable, Reason: "script is not run: " + r.Err.Error(), Took: r.Took}
+		return checker.Outcome{Result: checker.Unable, Reason: "script is not run: " + r.Err.Error()}
 	case r.TimedOut && r.Err == nil:
 		o.Reason = fmt.Sprintf("timed out after %v", m.Timeout)
 		if r.Forced {
 			o.Reason += ", and SIGTERM did not end it"
 		}
 	case r.Stopped:
-		return checker.Outcome{Result: checker.Unable, Reason: "cancelled", Took: r.Took}
+		return checker.Outcome{Result: checker.Unable, Reason: "cancelled"}
 	case r.Signal != 0:
 		o.Reason = fmt.Sprintf("ended by %s (%v)", unix.SignalName(r.Signal), r.Signal)
 	case r.Code == 0:
