@@ -99,7 +99,6 @@ func (p *probe) silence(err error, began time.Time) checker.Outcome {
 	o := dial.Outcome("reply from", p.target, err, began)
 	queued, ok := errors.AsType[*dial.QueuedError](err)
 	switch {
-	case o.Result != checker.Failed: // cancelled, or out of memory
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		if !p.Require {
 			o.Result, o.Reason = checker.OK, "no error and no reply, and none is required"
