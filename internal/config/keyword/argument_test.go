@@ -144,7 +144,7 @@ func TestBadArguments(t *testing.T) {
 			check := func(p placed, severity diag.Severity, allowed ...string) {
 				t.Helper()
 				line := strings.Split(p.text, "\n")[p.line-1]
-				_, list := p.load()
+				_, list := p.load(x)
 				found := at(list, p.line)
 				for _, d := range found {
 					told++

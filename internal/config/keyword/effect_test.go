@@ -46,14 +46,14 @@ func TestEveryKeywordHasAnEffect(t *testing.T) {
 		}
 		t.Run(strings.TrimPrefix(key, "/"), func(t *testing.T) {
 			args, needs := exampleOf(k)
-			before, list := place(k.block, k.name, needs, "").load()
+			before, list := place(k.block, k.name, needs, "").load(x)
 			if before == nil || len(list.Errors()) > 0 {
 				t.Fatal("the configuration without it is bad already:", list.Errors())
 			}
 			changed := false
 			for _, a := range args {
 				p := place(k.block, k.name, needs, k.name+" "+a)
-				after, list := p.load()
+				after, list := p.load(x)
 				if after == nil {
 					t.Fatalf("%s %s: %v", k.name, a, list)
 				}
