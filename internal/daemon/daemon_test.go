@@ -318,3 +318,41 @@ func TestTrackFileEndToEnd(t *testing.T) {
 	p.out.await(t, at, "Changing weight.* to 1")
 	p.stop()
 }
+
+// TestR11ReloadsInABurst: 20 SIGHUPs at once over 30,000 real servers are two
+// reloads, the one that runs and one more for what came meanwhile, and a check that
+// fails among them is heard.
+func TestR11ReloadsInABurst(t *testing.T) {
+	port, ln := backend(t)
+	var b strings.Builder
+	b.WriteString(confText(port))
+	for v := range 300 {
+		fmt.Fprintf(&b, "virtual_server 192.0.2.%d %d {\n delay_loop 3600\n lvs_sched rr\n lvs_method NAT\n protocol TCP\n", 20+v%200, 1000+v)
+		for r := range 100 {
+			fmt.Fprintf(&b, " real_server 10.0.%d.%d 80 {\n }\n", v%250, r+1)
+		}
+		b.WriteString("}\n")
+	}
+	p := launch(t, b.String(), nil)
+	p.out.await(t, 0, "Ready.*real_servers=30001")
+	p.shows(engine.StateUp)
+	from := p.mark()
+	ln.Close()
+	for i := range 20 {
+		if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			p.out.await(t, from, "Reloading")
+		}
+	}
+	p.out.await(t, from, "(?s)Reloaded.*Reloaded")
+	p.out.await(t, from, "Removing service .*:"+fmt.Sprint(port))
+	if status := p.stop(); status != 0 {
+		t.Errorf("exit status %d", status)
+	}
+	text := p.out.await(t, from, "Stopped")[from:]
+	if n := strings.Count(text, "msg=Reloading") + strings.Count(text, " INFO Reloading"); n != 2 {
+		t.Errorf("%d reloads\n%s", n, text)
+	}
+}

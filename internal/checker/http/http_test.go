@@ -125,7 +125,7 @@ func expect(t testing.TB, o checker.Outcome, result checker.Result, reason strin
 	}
 }
 
-func TestRequestBytes(t *testing.T) {
+func TestC22RequestBytes(t *testing.T) {
 	const target = "192.0.2.1:8080"
 	tests := []struct {
 		name     string
