@@ -71,11 +71,11 @@ const (
 
 // rawFIFO is a FIFO as written.
 type rawFIFO struct {
-	fifo             config.FIFO
-	at, scriptAt     *syntax.Node
-	frame            *frame
-	vrrpPath         string
-	vrrpScript, used bool
+	fifo         config.FIFO
+	at, scriptAt *syntax.Node
+	frame        *frame
+	vrrpPath     string
+	vrrpScript   bool
 }
 
 // setFIFO reads PATH [USER [GROUP]]; the default owner is resolved here, as for
