@@ -1,11 +1,14 @@
 package script
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
 	"sync"
+	"syscall"
+	"time"
 )
 
 const (
@@ -38,6 +41,51 @@ func (o *output) String() string {
 	}
 	return s
 }
+
+// drain reads to the end and keeps the beginning.
+func (o *output) drain(r io.Reader) error {
+	b := buffers.Get().(*[]byte)
+	defer buffers.Put(b)
+	for {
+		n, err := r.Read(*b)
+		_, _ = o.Write((*b)[:n])
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// drained takes what a pipe holds, without waiting, and says whether that was all
+// that there will ever be. It clears the pipe's deadline.
+func (o *output) drained(pipe *os.File) (end bool) {
+	_ = pipe.SetReadDeadline(time.Time{})
+	c, err := pipe.SyscallConn()
+	if err != nil {
+		return true
+	}
+	b := buffers.Get().(*[]byte)
+	defer buffers.Put(b)
+	err = c.Read(func(fd uintptr) bool {
+		for o.lost == 0 { // else it is enough, and may go on for ever
+			n, err := syscall.Read(int(fd), *b)
+			if n <= 0 {
+				end = n == 0 && err == nil
+				return true
+			}
+			_, _ = o.Write((*b)[:n])
+		}
+		return true
+	})
+	return end || err != nil
+}
+
+var buffers = sync.Pool{New: func() any { b := make([]byte, maxOutput); return &b }}
+
+// shared takes what no Leftovers of a Command does.
+var shared Leftovers
 
 // Leftovers reads on from pipes that children of ended scripts hold open, and
 // throws away what comes. The zero value is ready for use.

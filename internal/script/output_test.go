@@ -1,10 +1,12 @@
 package script
 
 import (
+	"errors"
 	"io"
 	"os"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestOutput(t *testing.T) {
@@ -64,5 +66,44 @@ func TestLeftoversAreBounded(t *testing.T) {
 	l.add(pipe())
 	if !broken(writers[len(writers)-1]) {
 		t.Error("a pipe was taken after close")
+	}
+}
+
+// TestOutputIsReadInAnyCase: what a script printed counts also if its reader did
+// not get a turn in time.
+func TestOutputIsReadInAnyCase(t *testing.T) {
+	for name, tt := range map[string]struct {
+		write string
+		open  bool // at the other end
+		want  string
+	}{
+		"ended":             {"text", false, "text"},
+		"a child holds it":  {"text", true, "text"},
+		"nothing":           {"", false, ""},
+		"nothing so far":    {"", true, ""},
+		"more than is kept": {strings.Repeat("x", 3*maxOutput), true, strings.Repeat("x", maxOutput)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, w, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			defer w.Close()
+			if err := r.SetReadDeadline(time.Now().Add(-time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			io.WriteString(w, tt.write)
+			if !tt.open {
+				w.Close()
+			}
+			var o output
+			if err := o.drain(r); !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Fatalf("drained in spite of the deadline: %v", err)
+			}
+			if end := o.drained(r); end == tt.open || !strings.HasPrefix(o.String(), tt.want) || len(o.kept) != len(tt.want) {
+				t.Errorf("%q, end %t; want %q", o.String(), end, tt.want)
+			}
+		})
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"sync"
@@ -279,8 +278,8 @@ func (p *Process) finish(cut bool) {
 		r.Signal = status.Signal()
 	}
 	_ = p.pipe.SetReadDeadline(time.Now().Add(outputGrace))
-	if err := <-p.read; errors.Is(err, os.ErrDeadlineExceeded) {
-		_ = p.pipe.SetReadDeadline(time.Time{})
+	// The reader may not have had its turn before the deadline.
+	if err := <-p.read; errors.Is(err, os.ErrDeadlineExceeded) && !p.out.drained(p.pipe) {
 		p.left.add(p.pipe)
 	} else {
 		p.pipe.Close()
@@ -301,24 +300,3 @@ func (p *Process) signal(sig syscall.Signal) {
 		p.warn(w)
 	}
 }
-
-// shared takes what no Leftovers of a Command does.
-var shared Leftovers
-
-// drain reads to the end and keeps the beginning.
-func (o *output) drain(r io.Reader) error {
-	b := buffers.Get().(*[]byte)
-	defer buffers.Put(b)
-	for {
-		n, err := r.Read(*b)
-		_, _ = o.Write((*b)[:n])
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
-}
-
-var buffers = sync.Pool{New: func() any { b := make([]byte, maxOutput); return &b }}

@@ -157,12 +157,13 @@ func TestC05EndedBeforeTheTimer(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			pw.WriteString("said\n")
 			pw.Close()
 			p := &Process{
 				pid: s.pid, timeout: time.Nanosecond, killAfter: time.Nanosecond, pipe: pr, read: make(chan error, 1),
 				exited: make(chan struct{}), stop: make(chan struct{}), kill: make(chan struct{}), done: make(chan struct{}),
 			}
-			p.read <- nil
+			p.read <- os.ErrDeadlineExceeded // the reader was late too
 			if stop {
 				p.timeout = 0
 				p.Stop()
@@ -170,7 +171,7 @@ func TestC05EndedBeforeTheTimer(t *testing.T) {
 			}
 			time.AfterFunc(50*time.Millisecond, func() { close(p.exited) }) // long after the timer
 			p.supervise(nil)
-			if r := p.result; r.Code != 3 || r.TimedOut || r.Stopped || r.Forced || r.Signal != 0 {
+			if r := p.result; r.Code != 3 || r.TimedOut || r.Stopped || r.Forced || r.Signal != 0 || r.Output != "said" {
 				t.Errorf("%+v", r)
 			}
 			noChildren(t)
