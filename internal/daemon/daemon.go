@@ -163,6 +163,7 @@ func (d *daemon) run(ctx context.Context, signals <-chan os.Signal) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	begun := time.Now()
+	d.pingRefused(ctx, d.config)
 	g := d.config.Global
 	d.runScript(ctx, "startup_script", g.StartupScript, g.StartupTimeout)
 	if err := d.engine.Start(ctx, d.config); err != nil {
@@ -340,6 +341,7 @@ func (d *daemon) reload(ctx context.Context) engine.Reload {
 	// Before the engine tells of what the reload changed.
 	d.outward.configure(cfg)
 	d.settle(cfg)
+	d.pingRefused(ctx, cfg)
 	if err := d.engine.Reload(ctx, cfg); err != nil {
 		d.log.Error("Reload not finished", "err", err)
 		return engine.Reload{At: begun, Error: err.Error()}

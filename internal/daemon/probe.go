@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
 	"slices"
@@ -123,4 +124,25 @@ func probeFindings(cfg *config.Config) diag.List {
 		}
 	}
 	return found
+}
+
+// pingRefused says, once for a configuration, that its PING_CHECKs cannot work in
+// this process (case C14): each of them says so too, and the last verdicts stay.
+func (d *daemon) pingRefused(ctx context.Context, cfg *config.Config) {
+	n := 0
+	for _, vs := range cfg.VirtualServers {
+		for _, rs := range vs.RealServers {
+			for _, c := range rs.Checkers {
+				if c.Kind == config.PingCheck {
+					n++
+				}
+			}
+		}
+	}
+	if n == 0 {
+		return
+	}
+	if err := ping.Usable(ctx); err != nil {
+		d.log.Error("PING_CHECK cannot work here, what it checks keeps its last state", "checks", n, "err", err)
+	}
 }

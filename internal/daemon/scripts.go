@@ -24,7 +24,7 @@ func identityOf(cfg *config.Config) script.Identity {
 type use struct {
 	script *config.Script
 	what   string
-	// misc: a check, which may test a file instead.
+	// misc: it is a check.
 	misc bool
 }
 
@@ -70,9 +70,9 @@ func scriptFindings(cfg *config.Config) diag.List {
 		check, hint := script.Check, "it is not run as long as this holds"
 		if u.misc {
 			hint = "as long as this holds the check cannot run, its last verdict stays, and the log says so; keepalived would drop the check"
-			if script.IsFileTest(u.script) {
-				check = script.CheckFileTest
-			}
+		}
+		if script.IsFileTest(u.script) {
+			check = script.CheckFileTest
 		}
 		if err := check(u.script, id); err != nil {
 			found = append(found, diag.Diagnostic{
@@ -118,7 +118,11 @@ func (d *daemon) runScript(ctx context.Context, what string, s *config.Script, t
 	}
 	log := d.log.With("script", strings.Join(s.Argv, " "), "what", what)
 	log.Info("Running script")
-	r := script.Run(ctx, script.Command{Script: s, Identity: d.outward.identity(), Timeout: timeout})
+	run := script.Run
+	if script.IsFileTest(s) {
+		run = script.TestFile
+	}
+	r := run(ctx, script.Command{Script: s, Identity: d.outward.identity(), Timeout: timeout})
 	for _, w := range r.Warnings {
 		log.Warn("Script is not safe", "reason", w)
 	}
