@@ -169,7 +169,9 @@ func conclude(o options, all []candidate, keepaliveds []keepalived, results *gue
 	}
 	report.print(out, o.verbose)
 	report.printAgain(out, results.Again)
-	errs = append(errs, report.page(o, out))
+	if o.whole() && len(errs) == 0 {
+		errs = append(errs, report.page(o))
+	}
 	fmt.Fprintf(out, "%s\n", report.summary())
 	return errors.Join(errs...)
 }

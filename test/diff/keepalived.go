@@ -62,6 +62,19 @@ func versionOf(ctx context.Context, argv []string) (string, error) {
 	return "", fmt.Errorf("%s -v does not tell the version: %w: %s", strings.Join(argv, " "), err, out)
 }
 
-func unpackedKeepalived(context.Context, string) ([]string, error) {
-	return nil, fmt.Errorf("not there yet")
+// unpackedKeepalived fetches the one of a Debian release. It runs with the libraries
+// of that release, the loader included: they may want a newer libc than is here. It
+// also wants a file of its package below /etc, which it finds in a mount namespace.
+func unpackedKeepalived(ctx context.Context, suite string) ([]string, error) {
+	root, err := machine.UnpackPackage(ctx, os.Stderr, suite, "keepalived")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll("/etc/keepalived", 0o755); err != nil {
+		return nil, err
+	}
+	loader, err := machine.Loader(root)
+	script := `mount --bind "$0" /etc/keepalived && exec "$@"`
+	argv := []string{"unshare", "--mount", "/bin/sh", "-c", script, filepath.Join(root, "etc/keepalived")}
+	return append(append(argv, loader...), filepath.Join(root, "usr/sbin/keepalived")), err
 }

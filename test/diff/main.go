@@ -70,6 +70,9 @@ func main() {
 	}
 }
 
+// whole says whether all scenarios take part, so that the page can be made.
+func (o *options) whole() bool { return !o.quick && o.run.String() == "" }
+
 func start(ctx context.Context, o options, pattern string) (err error) {
 	if flag.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q", flag.Arg(0))
@@ -80,7 +83,7 @@ func start(ctx context.Context, o options, pattern string) (err error) {
 	if o.run, err = regexp.Compile(pattern); err != nil {
 		return fmt.Errorf("-run: %w", err)
 	}
-	if o.update && (pattern != "" || o.quick) {
+	if o.update && !o.whole() {
 		return errors.New("-update takes all scenarios: leave -run and -quick out")
 	}
 	return onHost(ctx, o, os.Stdout)

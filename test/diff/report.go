@@ -68,5 +68,3 @@ func (r *report) summary() string {
 	return fmt.Sprintf("same %d, different on purpose %d, unexplained %d, broken %d\n%d passed, %d failed",
 		counts[scenario.Same], counts[scenario.Different], counts[scenario.Unexplained], counts[scenario.Broken], passed, len(r.rows)-passed)
 }
-
-func (r *report) page(options, io.Writer) error { return nil }

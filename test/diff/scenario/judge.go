@@ -35,6 +35,8 @@ type Finding struct {
 	Record string
 	// Reason is the claim's, of a difference on purpose.
 	Reason string
+	// Stale says that a reason has no difference.
+	Stale bool
 	// Detail shows the difference: lines with - are keepalived's alone, with + sluice's.
 	Detail string
 }
@@ -91,7 +93,7 @@ func (s *Scenario) judgeRecord(r *Result, name string, keepalived, sluice *Run) 
 	case detail != "":
 		r.add(Finding{Status: Unexplained, Record: name, Detail: detail})
 	case claimed:
-		r.add(Finding{Status: Unexplained, Record: name,
+		r.add(Finding{Status: Unexplained, Record: name, Stale: true,
 			Detail: fmt.Sprintf("line %d says that it differs (%s), and it does not: take the line away", claim.Line, claim.Reason)})
 	}
 }
