@@ -44,7 +44,9 @@
 // Pdeathsig is bound to the thread that forked, not to the process, and Go ends
 // threads. So one thread forks for all and stays while there is a process of its.
 // The alternative, a thread for each running script, would meet Go's limit of ten
-// thousand; and forks take turns in Go anyhow.
+// thousand; and forks take turns in Go anyhow. On a machine that is too busy to
+// fork as often as it is asked to, a script whose turn does not come while its
+// context lasts is not run, which is an error and no verdict of a script.
 //
 // The end of a process is awaited through its pidfd, on the runtime's poller, so
 // that a waiting script costs two goroutines and no thread. Kernels before 5.3

@@ -85,9 +85,9 @@ func Run(ctx context.Context, c Command) Result {
 	if err := ctx.Err(); err != nil {
 		return Result{Err: fmt.Errorf("not started: %w", context.Cause(ctx)), Stopped: true}
 	}
-	p, err := start(c)
+	p, err := start(ctx, c)
 	if err != nil {
-		return Result{Err: err}
+		return Result{Err: err, Stopped: ctx.Err() != nil && errors.Is(err, context.Cause(ctx))}
 	}
 	p.supervise(ctx.Done())
 	return p.result
@@ -95,7 +95,7 @@ func Run(ctx context.Context, c Command) Result {
 
 // Start starts a script and returns while it runs.
 func Start(c Command) (*Process, error) {
-	p, err := start(c)
+	p, err := start(context.Background(), c)
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +143,7 @@ func (p *Process) Stop() { p.once[0].Do(func() { close(p.stop) }) }
 func (p *Process) Kill() { p.once[1].Do(func() { close(p.kill) }) }
 
 // start finds, examines and executes a script.
-func start(c Command) (*Process, error) {
+func start(ctx context.Context, c Command) (*Process, error) {
 	if c.Script == nil || len(c.Script.Argv) == 0 {
 		return nil, errors.New("there is no script to run")
 	}
@@ -165,7 +165,7 @@ func start(c Command) (*Process, error) {
 	for _, w := range found.warnings {
 		p.warn(found.path + " runs with root's rights and others can change it: " + w + "; mend the mode or the owner, or run it as another user; enable_script_security would refuse it")
 	}
-	if err := p.execute(found, slices.Concat(c.Script.Argv, c.Args), slices.Concat(environment(), c.Env)); err != nil {
+	if err := p.execute(ctx, found, slices.Concat(c.Script.Argv, c.Args), slices.Concat(environment(), c.Env)); err != nil {
 		return nil, explain(err, found)
 	}
 	return p, nil
@@ -174,7 +174,7 @@ func start(c Command) (*Process, error) {
 func (p *Process) warn(text string) { p.result.Warnings = append(p.result.Warnings, text) }
 
 // execute starts the process and what watches it.
-func (p *Process) execute(found program, argv, env []string) error {
+func (p *Process) execute(ctx context.Context, found program, argv, env []string) error {
 	null, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("open /dev/null: %w", err)
@@ -189,10 +189,10 @@ func (p *Process) execute(found program, argv, env []string) error {
 		dir: "/", env: env, files: []uintptr{uintptr(null), uintptr(ends[1]), uintptr(ends[1])},
 		as: found.as.credential(),
 	}
-	err = s.start(found.run, argv)
+	err = s.start(ctx, found.run, argv)
 	if errors.Is(err, syscall.ENOEXEC) && isText(found.path) {
 		p.warn(found.path + " has no #! line and is given to /bin/sh; write #!/bin/sh into its first line")
-		err = s.start("/bin/sh", append([]string{"sh", found.run}, argv[1:]...))
+		err = s.start(ctx, "/bin/sh", append([]string{"sh", found.run}, argv[1:]...))
 	}
 	if err != nil {
 		unix.Close(ends[0])

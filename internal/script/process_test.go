@@ -149,7 +149,7 @@ func TestC05EndedBeforeTheTimer(t *testing.T) {
 	for name, stop := range map[string]bool{"timeout": false, "stop and kill": true} {
 		t.Run(name, func(t *testing.T) {
 			s := spawn{dir: "/", env: os.Environ(), files: []uintptr{0, 1, 2}}
-			if err := s.start("/bin/sh", []string{"sh", "-c", "exit 3"}); err != nil {
+			if err := s.start(t.Context(), "/bin/sh", []string{"sh", "-c", "exit 3"}); err != nil {
 				t.Fatal(err)
 			}
 			awaitExit(s.pid, s.pidfd)
@@ -211,6 +211,29 @@ func TestRunIsCancelled(t *testing.T) {
 	if !res.Stopped || exists(r.path("ran")) {
 		t.Errorf("%+v of a context that was over before", res)
 	}
+}
+
+// TestRunWaitsForItsTurn, and not for longer than its context lasts: what could
+// not be started by then is not started later.
+func TestRunWaitsForItsTurn(t *testing.T) {
+	r := newRoom(t)
+	s := command(r.script("s", "echo ran > "+r.path("ran")))
+	busy, free := make(chan struct{}), make(chan struct{})
+	forks.acquire() <- func() { close(busy); <-free } // a fork that hangs
+	<-busy
+	ctx, cancel := context.WithTimeout(t.Context(), short)
+	defer cancel()
+	res := Run(ctx, Command{Script: s})
+	close(free)
+	forks.release()
+	wantError(t, res.Err, "too busy", "deadline exceeded")
+	if !res.Stopped || exists(r.path("ran")) {
+		t.Errorf("%+v", res)
+	}
+	if res := Run(t.Context(), Command{Script: s}); res.Err != nil || !exists(r.path("ran")) {
+		t.Errorf("after that: %+v", res)
+	}
+	noChildren(t)
 }
 
 func TestStartStopKill(t *testing.T) {
@@ -376,7 +399,7 @@ func TestManyAtOnce(t *testing.T) {
 // TestAwaitExitWithoutPidfd is what kernels before 5.3 take.
 func TestAwaitExitWithoutPidfd(t *testing.T) {
 	s := spawn{dir: "/", env: os.Environ(), files: []uintptr{0, 1, 2}}
-	if err := s.start("/bin/sh", []string{"sh", "-c", "exit 3"}); err != nil {
+	if err := s.start(t.Context(), "/bin/sh", []string{"sh", "-c", "exit 3"}); err != nil {
 		t.Fatal(err)
 	}
 	if s.pidfd >= 0 {

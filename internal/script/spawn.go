@@ -1,6 +1,7 @@
 package script
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -22,21 +23,27 @@ type spawn struct {
 	pidfd int // -1 where the kernel has none
 }
 
-// start executes a program in a process group of its own. If it succeeds, the
-// process must be reaped and forks.release be called.
-func (s *spawn) start(path string, argv []string) (err error) {
+// start executes a program in a process group of its own, unless ctx is done
+// before its turn comes. If it succeeds, the process must be reaped and
+// forks.release be called.
+func (s *spawn) start(ctx context.Context, path string, argv []string) (err error) {
 	catchIgnored()
 	s.pidfd = -1
 	attr := &syscall.ProcAttr{Dir: s.dir, Env: s.env, Files: s.files, Sys: &syscall.SysProcAttr{
 		Setpgid: true, Pdeathsig: syscall.SIGTERM, Credential: s.as, PidFD: &s.pidfd,
 	}}
 	done := make(chan struct{})
-	forks.acquire() <- func() {
+	job := func() {
 		defer close(done)
 		closeOnExec()
 		s.pid, err = syscall.ForkExec(path, argv, attr)
 	}
-	<-done
+	select {
+	case forks.acquire() <- job:
+		<-done
+	case <-ctx.Done():
+		err = fmt.Errorf("its turn to be started did not come in time, this machine is too busy: %w", context.Cause(ctx))
+	}
 	if err != nil {
 		forks.release()
 	}

@@ -52,6 +52,8 @@ func (e *edge) aim() string {
 }
 
 // task is one check. Its argument changes between its runs, which never overlap.
+// Its deadline has a minute to spare: it is no business of this test if the machine
+// has so much else to do that scripts wait to be started.
 func (e *edge) task(t *testing.T, id int) checker.Task {
 	c := check("/usr/bin/sleep", e.aim())
 	c.Misc.Timeout = e.timeout
@@ -70,11 +72,11 @@ func (e *edge) task(t *testing.T, id int) checker.Task {
 		e.note(r, time.Since(began)-r.Took)
 		return r
 	}
-	return checker.Task{ID: checker.ID(id), Probe: p, Timeout: e.timeout + Overtime, First: time.Duration(rand.Int64N(int64(e.timeout))), Judge: func(o checker.Outcome) time.Duration {
+	return checker.Task{ID: checker.ID(id), Probe: p, Timeout: e.timeout + Overtime + time.Minute, First: time.Duration(rand.Int64N(int64(e.timeout))), Judge: func(o checker.Outcome) time.Duration {
 		c.Misc.Script.Argv[1] = e.aim()
 		left--
 		if e.judge(o, left); left > 0 {
-			return e.timeout + time.Duration(rand.Int64N(int64(2*e.timeout)))
+			return e.timeout + time.Duration(rand.Int64N(int64(6*e.timeout)))
 		}
 		return time.Hour
 	}}

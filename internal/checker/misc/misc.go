@@ -24,6 +24,9 @@
 // the start takes its checker out of the server, which then counts as well, and
 // after a failed fork a checker never runs again.
 //
+// The timeout is the script's alone. A script that was started so late that the
+// deadline of the run cut it short is Unable as well.
+//
 // Statuses 126 and 127 mean no more than others. keepalived makes 0 of them when a
 // shell ran the script, and here none does.
 //
@@ -104,11 +107,11 @@ func (p *probe) Run(ctx context.Context) checker.Outcome {
 			p.opts.Warn(w)
 		}
 	}
-	// A deadline is a timeout too, only not the script's.
-	if r.Stopped && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		r.TimedOut = true
-	}
 	o := outcome(p.misc, r)
+	// The deadline leaves the script its time, so it was lost elsewhere.
+	if r.Stopped && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		o.Reason = fmt.Sprintf("this machine is too busy: the script had only %v of its %v", r.Took.Round(time.Millisecond), p.misc.Timeout)
+	}
 	o.Took = time.Since(began)
 	return o
 }

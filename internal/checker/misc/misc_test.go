@@ -230,11 +230,11 @@ func TestNothingToRun(t *testing.T) {
 	}
 }
 
-func TestDeadlineIsATimeoutAndCancelIsNot(t *testing.T) {
+func TestCutShortIsUnable(t *testing.T) {
 	p := probeOf(t, check("/usr/bin/sleep", "1000"), Options{})
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if o := p.Run(ctx); o.Result != checker.Failed || !strings.HasPrefix(o.Reason, "timed out") {
+	if o := p.Run(ctx); o.Result != checker.Unable || !strings.Contains(o.Reason, "too busy: the script had only ") || !strings.HasSuffix(o.Reason, "of its 20s") {
 		t.Errorf("deadline: %+v", o)
 	}
 	ctx, cancel = context.WithCancel(t.Context())
