@@ -182,7 +182,7 @@ func TestC05ScriptsThatEndAtTheirTimeout(t *testing.T) {
 	}
 	began, beaten := time.Now(), make(chan struct{})
 	stalled := stalls(beaten)
-	s, stop := schedule(t, tasks...)
+	s, stop := schedule(t, checker.Options{}, tasks...)
 	select {
 	case <-e.over:
 	case <-time.After(patience):

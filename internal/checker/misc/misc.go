@@ -88,15 +88,6 @@ func New(c *config.Checker, o Options) (checker.Probe, error) {
 	return p, nil
 }
 
-// Check says what is wrong with the script of a MISC_CHECK before it runs, as
-// script.Check does.
-func Check(m *config.Misc, id script.Identity) error {
-	if script.IsFileTest(m.Script) {
-		return script.CheckFileTest(m.Script, id)
-	}
-	return script.Check(m.Script, id)
-}
-
 // Run runs the script once.
 func (p *probe) Run(ctx context.Context) checker.Outcome {
 	began := time.Now()

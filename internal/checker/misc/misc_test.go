@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
@@ -142,12 +144,10 @@ func TestX02RefusedIsUnable(t *testing.T) {
 		id   script.Identity
 		want string
 		skip bool
-		// late is what Check does not see.
-		late bool
 	}{
 		"missing":     {s: config.Script{Argv: []string{dir + "/none"}}, want: "/none does not exist"},
 		"mode":        {s: config.Script{Argv: []string{put("mode", "", 0o644)}}, want: "no execute permission"},
-		"interpreter": {s: config.Script{Argv: []string{put("interpreter", "#!/no/such/shell\n", 0o755)}}, want: "#!/no/such/shell", late: true},
+		"interpreter": {s: config.Script{Argv: []string{put("interpreter", "#!/no/such/shell\n", 0o755)}}, want: "#!/no/such/shell"},
 		"user":        {s: config.Script{Argv: []string{"/usr/bin/true"}, User: "no-such-user"}, want: "no-such-user"},
 		"security": {s: config.Script{Argv: []string{put("security", "#!/bin/sh\n", 0o757)}, User: "root"}, id: script.Identity{Security: true},
 			want: "refused by enable_script_security", skip: !root},
@@ -159,9 +159,6 @@ func TestX02RefusedIsUnable(t *testing.T) {
 			}
 			c := check()
 			c.Misc.Script, c.Misc.Dynamic = &tt.s, true
-			if err := Check(c.Misc, tt.id); (err != nil) == tt.late || err != nil && !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("Check: %v", err)
-			}
 			o := probeOf(t, c, Options{Identity: func() script.Identity { return tt.id }}).Run(t.Context())
 			if o.Result != checker.Unable || !strings.HasPrefix(o.Reason, "script is not run: ") || !strings.Contains(o.Reason, tt.want) || o.Weighted {
 				t.Errorf("%+v, want %q", o, tt.want)
@@ -198,9 +195,6 @@ func TestFileTest(t *testing.T) {
 	}
 	if o := p.Run(t.Context()); o.Result != checker.OK {
 		t.Errorf("there: %+v", o)
-	}
-	if err := Check(c.Misc, script.Identity{}); err != nil {
-		t.Errorf("Check: %v", err)
 	}
 }
 
@@ -246,20 +240,20 @@ func TestCutShortIsUnable(t *testing.T) {
 }
 
 // TestC06DynamicWeightDoesNotAddUp: exit 12, timeout, exit 12, timeout: each time
-// the same, with nothing carried over. The script finds out how often it ran.
+// the same, with nothing carried over.
 func TestC06DynamicWeightDoesNotAddUp(t *testing.T) {
-	state := filepath.Join(t.TempDir(), "odd")
-	c := check(write(t, "if [ -e "+state+" ]; then rm "+state+"; exec sleep 1000; fi\ntouch "+state+"\nexit 12"))
-	c.Misc.Dynamic, c.Misc.Timeout = true, time.Second
+	c := check(write(t, "[ $1 = hang ] && exec sleep 1000\nexit $1"), "")
+	c.Misc.Dynamic = true
 	p := probeOf(t, c, Options{})
 	for i := range 6 {
-		o := p.Run(t.Context())
-		o.Took = 0
+		c.Misc.Script.Argv[1], c.Misc.Timeout = "12", patience
 		want := checker.Outcome{Result: checker.OK, Reason: "exit status 12, weight 10", Weight: 10, Weighted: true}
 		if i%2 == 1 {
-			want = checker.Outcome{Result: checker.Failed, Reason: "timed out after 1s"}
+			c.Misc.Script.Argv[1], c.Misc.Timeout = "hang", 200*time.Millisecond
+			want = checker.Outcome{Result: checker.Failed, Reason: "timed out after 200ms"}
 		}
-		if o != want {
+		o := p.Run(t.Context())
+		if o.Took = 0; o != want {
 			t.Errorf("run %d: %+v, want %+v", i+1, o, want)
 		}
 	}
@@ -267,9 +261,9 @@ func TestC06DynamicWeightDoesNotAddUp(t *testing.T) {
 }
 
 // schedule runs tasks until the test has seen enough.
-func schedule(t *testing.T, tasks ...checker.Task) (*checker.Scheduler, func()) {
+func schedule(t *testing.T, o checker.Options, tasks ...checker.Task) (*checker.Scheduler, func()) {
 	t.Helper()
-	s := checker.NewScheduler(checker.Options{})
+	s := checker.NewScheduler(o)
 	for _, task := range tasks {
 		s.Add(task)
 	}
@@ -294,7 +288,7 @@ func TestC17RetryCountsRunsOfTheScript(t *testing.T) {
 	m, rules := framework.NewMachine(false), framework.Rules{Retry: 3}
 	var verdicts []string
 	down := make(chan struct{})
-	_, stop := schedule(t, checker.Task{ID: 1, Probe: probeOf(t, c, Options{}), Timeout: patience, Judge: func(o checker.Outcome) time.Duration {
+	_, stop := schedule(t, checker.Options{}, checker.Task{ID: 1, Probe: probeOf(t, c, Options{}), Timeout: patience, Judge: func(o checker.Outcome) time.Duration {
 		if m.Step(rules, o.Result == checker.OK); m.Verdict() == framework.Down {
 			close(down)
 			return time.Hour
@@ -317,13 +311,13 @@ func TestC17RetryCountsRunsOfTheScript(t *testing.T) {
 // SIGTERM; others go on meanwhile, and it has its outcome in time.
 func TestC19AHungScriptHoldsNobody(t *testing.T) {
 	hung := check(write(t, "kill -STOP $$"))
-	hung.Misc.Timeout = 500 * time.Millisecond
+	hung.Misc.Timeout = time.Second
 	var (
 		mu     sync.Mutex
 		others int
 		seen   = make(chan checker.Outcome, 1)
 	)
-	s, stop := schedule(t,
+	s, stop := schedule(t, checker.Options{},
 		checker.Task{ID: 1, Probe: probeOf(t, hung, Options{}), Timeout: hung.Misc.Timeout + Overtime, Judge: func(o checker.Outcome) time.Duration {
 			seen <- o
 			return time.Hour
@@ -339,7 +333,7 @@ func TestC19AHungScriptHoldsNobody(t *testing.T) {
 	)
 	select {
 	case o := <-seen:
-		if o.Result != checker.Failed || o.Reason != "timed out after 500ms, and SIGTERM did not end it" {
+		if o.Result != checker.Failed || o.Reason != "timed out after 1s, and SIGTERM did not end it" {
 			t.Errorf("%+v", o)
 		}
 	case <-time.After(patience):
@@ -355,11 +349,12 @@ func TestC19AHungScriptHoldsNobody(t *testing.T) {
 	noChildren(t)
 }
 
-// TestStopWithADeafScript: the scheduler's stop is not held up.
+// TestStopWithADeafScript: the scheduler's stop is held up for no longer than the
+// kill of the script takes.
 func TestStopWithADeafScript(t *testing.T) {
 	up := filepath.Join(t.TempDir(), "up")
 	c := check(write(t, "trap '' TERM\ntouch "+up+"\nwhile :; do sleep 1000; done"))
-	_, stop := schedule(t, checker.Task{ID: 1, Probe: probeOf(t, c, Options{}), Timeout: patience, Judge: func(checker.Outcome) time.Duration {
+	_, stop := schedule(t, checker.Options{Grace: patience}, checker.Task{ID: 1, Probe: probeOf(t, c, Options{}), Timeout: time.Hour, Judge: func(checker.Outcome) time.Duration {
 		t.Error("judged after a stop")
 		return time.Hour
 	}})
@@ -375,4 +370,23 @@ func TestStopWithADeafScript(t *testing.T) {
 	}
 	stop()
 	noChildren(t)
+}
+
+// FuzzFirstLine: whatever a script prints, one short line of it is shown.
+func FuzzFirstLine(f *testing.F) {
+	for _, s := range []string{"", "\n\n", "a\tb\nc", "\x1b]0;title\x07", "\xff\xfe", strings.Repeat("\u00e9", 500), "\u202e\u2028x"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		line := firstLine(s)
+		if n := utf8.RuneCountInString(line); n > maxLine || !utf8.ValidString(line) {
+			t.Errorf("%q: %d characters", line, n)
+		}
+		if strings.ContainsFunc(line, func(r rune) bool { return !unicode.IsPrint(r) }) {
+			t.Errorf("%q is not fit for a terminal", line)
+		}
+		if line == "" && strings.TrimSpace(s) != "" {
+			t.Errorf("nothing of %q", s)
+		}
+	})
 }
