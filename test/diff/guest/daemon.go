@@ -58,7 +58,8 @@ func (r *run) argv(file string) []string {
 		return append(append(argv, "-f", path, "--socket", filepath.Join(r.dir, "sluice.sock")), r.args()...)
 	}
 	argv = append(argv, "-C", "-n", "-l", "-D", "-f", path)
-	for _, o := range []string{"-p", "-c", "-r"} {
+	// Another that runs is found by these files, that of BFD included.
+	for _, o := range []string{"-p", "-c", "-r", "-b"} {
 		argv = append(argv, o, filepath.Join(r.dir, "pid"+o))
 	}
 	return append(argv, r.args()...)
