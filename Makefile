@@ -2,6 +2,8 @@ GO      ?= go
 TIME    ?= 1m
 PKG     ?= ./...
 RUN     ?= ^TestKernel
+ARGS    ?=
+CONFIGS ?=
 PREFIX  ?= /usr/local
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null )
 LDFLAGS  = -s -w -X github.com/sluice-lb/sluice/internal/build.Version=$(VERSION)
@@ -9,15 +11,15 @@ LDFLAGS  = -s -w -X github.com/sluice-lb/sluice/internal/build.Version=$(VERSION
 # apt installs Debian packages unless the program $(1) is there; lists are updated only then.
 apt = command -v $(1) >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(2) >/dev/null; }
 
-.PHONY: help build test test-unit test-race test-kernel lint fuzz cover demo install clean
+.PHONY: help build test test-unit test-race test-kernel test-diff test-diff-quick lint fuzz cover demo install clean
 
 help: ## what there is to make
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## bin/sluiced and bin/sluice, static
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
-test: test-unit test-race test-kernel ## everything that must pass: unit, race and kernel tests
+test: test-unit test-race test-kernel test-diff-quick ## everything that must pass: unit, race, kernel and quick differential tests
 
 test-unit: ## unit tests (PKG=./...)
 	$(GO) test $(PKG)
@@ -28,6 +30,12 @@ test-race: ## the same under the race detector
 
 test-kernel: build ## tests on a real ip_vs: this kernel's or a VM's (PKG=./... RUN=regexp)
 	$(GO) run ./test/vm/kernel-tests -run '$(RUN)' $(PKG)
+
+test-diff: ## sluiced against keepalived, all of it (CONFIGS=folder of more configurations, ARGS="-run regexp -v", ARGS=-update)
+	$(GO) run ./test/diff $(if $(CONFIGS),-configs '$(CONFIGS)') $(ARGS)
+
+test-diff-quick: ## the dozen scenarios of it that are marked as quick
+	$(GO) run ./test/diff -quick -t 10m $(ARGS)
 
 lint: bin/staticcheck ## gofmt, vet, staticcheck, and golangci-lint where installed
 	@test -z "$$(gofmt -l cmd internal pkg test | tee /dev/stderr)"
