@@ -16,7 +16,6 @@ import (
 var unused = map[string]string{
 	"VirtualServer.SNMPName":    "there is no SNMP agent; the word is accepted in silence",
 	"RealServer.SNMPName":       "there is no SNMP agent; the word is accepted in silence",
-	"Global.Instance":           "it names keepalived's pid files and dumps; the parser reads it for @ conditions",
 	"TrackFile.Weight":          "inherited by each TrackFileUse",
 	"TrackFile.Reverse":         "inherited by each TrackFileUse",
 	"RealServer.Alpha":          "inherited by each Schedule",

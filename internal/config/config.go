@@ -85,6 +85,7 @@ type Global struct {
 	NetNamespaceIPVS    string
 	NetNamespaceIPVSSet bool
 	Instance            string
+	Paths               Paths
 
 	// Extensions of sluice.
 
@@ -194,6 +195,22 @@ type Process struct {
 	// Umask is the mask for new files when UmaskSet.
 	Umask    uint32
 	UmaskSet bool
+}
+
+// Paths are the files by which others follow and steer the daemon; "" is none.
+type Paths struct {
+	// ReloadFile exists while a reload goes on.
+	ReloadFile string
+	// ReloadTimeFile holds the time of a reload. It is deleted then, except with
+	// ReloadRepeat and a time of day.
+	ReloadTimeFile string
+	ReloadRepeat   bool
+	// StateDump is what the name of the state's file is made of.
+	StateDump string
+	// InstanceInNames puts net_namespace and instance into that name.
+	InstanceInNames bool
+	// SaveDir takes the configurations before and after each reload.
+	SaveDir string
 }
 
 // Defaults of the extensions.

@@ -109,6 +109,7 @@ func (p *printer) global(g *Global, late bool) {
 	}
 	p.sync(g.Sync)
 	p.process(&g.Process)
+	p.paths(&g.Paths)
 	p.ext("drain_interval", timer(g.DrainInterval))
 	p.ext("drain_timeout", timer(g.DrainTimeout))
 	p.ext("on_stop", g.OnStop.String())
@@ -201,4 +202,13 @@ func (p *printer) process(c *Process) {
 	if c.UmaskSet {
 		p.line("umask", fmt.Sprintf("%#04o", c.Umask))
 	}
+}
+
+func (p *printer) paths(f *Paths) {
+	p.text("reload_file", f.ReloadFile)
+	p.text("reload_time_file", f.ReloadTimeFile)
+	p.flag("reload_repeat", f.ReloadRepeat)
+	p.text("state_dump_file", f.StateDump)
+	p.set("data_use_instance", f.InstanceInNames)
+	p.text("config_save_dir", f.SaveDir)
 }

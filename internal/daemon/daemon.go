@@ -125,6 +125,10 @@ type daemon struct {
 	process host.Process
 	table   *table
 	control *control.Server
+
+	reloadFile  reloadFile
+	reloadTimes *reloadTimes
+	dumps       *dumps
 }
 
 func newDaemon(opts Options, cfg *config.Config, found diag.List) (*daemon, error) {
@@ -140,6 +144,10 @@ func newDaemon(opts Options, cfg *config.Config, found diag.List) (*daemon, erro
 	d.files = newFiles(d.log)
 	d.outward = newOutward(d.log, opts.Observe)
 	d.outward.configure(cfg)
+	d.reloadFile = reloadFile{log: d.log, idle: opts.Observe}
+	d.reloadFile.remove(cfg.Global.Paths.ReloadFile)
+	d.reloadTimes = newReloadTimes(d.log, opts.Observe, func(ctx context.Context) { d.reload(ctx) })
+	d.dumps = newDumps(d.log)
 	d.settle(cfg)
 	made := &probes{misc: misc.Options{Identity: d.outward.identity, Warn: func(w string) { d.log.Warn("A check's script is not safe", "reason", w) }}}
 	d.table = &table{log: d.log, config: cfg, observe: opts.Observe, global: cfg.Global}
@@ -147,7 +155,7 @@ func newDaemon(opts Options, cfg *config.Config, found diag.List) (*daemon, erro
 		Log: d.log, Version: build.String(), ConfigFile: opts.File, Observe: opts.Observe,
 		Dial: d.table.dial, Read: d.table.read, Probe: made.make, Scheduler: d.sched, Files: d.files, Notify: d.outward.tell,
 	})
-	d.files.emit = d.engine.FileValue
+	d.files.emit, d.dumps.status = d.engine.FileValue, d.engine.Status
 	if opts.Socket != "" {
 		c, err := control.Listen(opts.Socket)
 		if err != nil {
@@ -186,6 +194,8 @@ func (d *daemon) run(ctx context.Context, signals <-chan os.Signal) error {
 		d.optional("process settings", d.process.Run(checks, func(err error) { d.log.Error("Process setting given up", "err", err) }))
 		return nil
 	})
+	group.Go(func() error { d.reloadTimes.run(checks); return nil })
+	group.Go(func() error { d.dumps.run(checks); return nil })
 	if d.control != nil {
 		group.Go(func() error { d.optional("control socket", d.control.Serve(checks)); return nil })
 	}
@@ -228,11 +238,15 @@ func (d *daemon) addresses(ctx context.Context) {
 	d.engine.Addresses(nil)
 }
 
-// settle makes the process what the configuration asks for.
+// settle makes the process, and what writes and reads its files, what the
+// configuration asks for.
 func (d *daemon) settle(cfg *config.Config) {
 	for _, err := range d.process.Apply(cfg.Global.Process) {
 		d.log.Warn("Process setting not made", "err", err)
 	}
+	p := cfg.Global.Paths
+	d.reloadTimes.configure(p.ReloadTimeFile, p.ReloadRepeat)
+	d.dumps.configure(cfg)
 }
 
 // ended makes an orderly end of a part no error.
@@ -300,6 +314,7 @@ func (d *daemon) signals(ctx context.Context, signals <-chan os.Signal) {
 				}
 			case unix.SIGUSR1:
 				d.engine.LogState(d.log)
+				d.dumps.state()
 			default:
 				d.log.Info("Stopping", "signal", s.String())
 				signal.Reset(unix.SIGTERM)
@@ -323,6 +338,7 @@ func (d *daemon) reload(ctx context.Context) engine.Reload {
 		d.tell(d.notify.Status(summary(d.engine.Snapshot())))
 		d.tell(d.notify.Ready())
 	}()
+	defer d.reloadFile.create(d.config.Global.Paths.ReloadFile)()
 	d.log.Info("Reloading", "file", d.opts.File)
 	begun := time.Now()
 	cfg, found := load(d.opts)
@@ -338,6 +354,7 @@ func (d *daemon) reload(ctx context.Context) engine.Reload {
 		}
 		return engine.Reload{At: begun, Error: err.Error()}
 	}
+	saveNew := d.dumps.before(d.config, cfg)
 	// Before the engine tells of what the reload changed.
 	d.outward.configure(cfg)
 	d.settle(cfg)
@@ -347,6 +364,7 @@ func (d *daemon) reload(ctx context.Context) engine.Reload {
 		return engine.Reload{At: begun, Error: err.Error()}
 	}
 	d.config, d.errors = cfg, known(found)
+	saveNew()
 	d.table.reloaded(cfg.Global, d.engine.Snapshot().Kernel.OK)
 	d.log.Info("Reloaded", "file", d.opts.File, "virtual_servers", len(cfg.VirtualServers), "took", time.Since(begun).Round(time.Millisecond))
 	return engine.Reload{At: begun, OK: true}

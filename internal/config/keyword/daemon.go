@@ -151,6 +151,23 @@ func (b *builder) fifoList() []config.FIFO {
 	return list
 }
 
+// reloadFile is keepalived's reload_file without a path; pidDir is where it is for
+// one of several daemons.
+const (
+	pidDir     = "/run/keepalived"
+	reloadFile = pidDir + ".reload"
+)
+
+func defaultReloadFile(instance string, inPIDDir bool) string {
+	switch {
+	case instance != "":
+		return pidDir + "/keepalived_" + instance + ".reload"
+	case inPIDDir:
+		return pidDir + "/keepalived.reload"
+	}
+	return reloadFile
+}
+
 // processNames are the words that name the process; keepalived has several.
 type processNames struct {
 	parent, checker string
@@ -377,6 +394,9 @@ func (b *builder) globals() config.Global {
 	g := b.raw.global
 	g.FIFOs, g.Sync = b.fifoList(), b.syncDaemon()
 	g.Process.Name = b.raw.names.name()
+	if b.raw.defaultReloadFile {
+		g.Paths.ReloadFile = defaultReloadFile(g.Instance, b.raw.pidDir)
+	}
 	if g.Process.RealTime != 0 && g.Process.RealTimeLimit == 0 {
 		g.Process.RealTimeLimit = 10 * time.Millisecond
 	}

@@ -144,6 +144,7 @@ var examples = map[string]example{
 	"/track_file":           {args: "w {\nfile /run/w\n}\nvirtual_server 192.0.2.11 80 {\nprotocol TCP\nlvs_sched rr\nlvs_method NAT\nreal_server 10.0.0.1 80 {\nFILE_CHECK {\ntrack_file w\n}\n}\n}"},
 	"/vrrp_track_file":      {args: "w {\nfile /run/w\n}\nvirtual_server 192.0.2.11 80 {\nprotocol TCP\nlvs_sched rr\nlvs_method NAT\nreal_server 10.0.0.1 80 {\nFILE_CHECK {\ntrack_file w\n}\n}\n}"},
 	"/net_namespace_ipvs":   {args: "x"},
+	"/use_pid_dir":          {needs: "global_defs {\nreload_file\n}"},
 
 	"global_defs/lvs_timeouts":           {args: "tcp 5"},
 	"global_defs/script_user":            {args: "nobody"},

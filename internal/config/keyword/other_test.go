@@ -393,8 +393,8 @@ func TestOldSpellings(t *testing.T) {
 // TestWordsThatLoseNothingAreSilent: SNMP and what belongs to keepalived's
 // processes is read without a word, and still judged.
 func TestWordsThatLoseNothingAreSilent(t *testing.T) {
-	_, list := load(t, "use_pid_dir\nchild_wait_time 5\nglobal_defs {\nenable_snmp_checker\nenable_traps\nsnmp_socket udp:127.0.0.1:705\nsnmp_vs_stats_update_interval 5\nenable_dbus\nvrrp_strict whatever it takes\nrandom_seed 5\n"+
-		"reload_check_config\nmax_auto_priority\nlvs_netlink_cmd_rcv_bufs 0\njson_version 2\n}\n"+service("NAT", "snmp_name a\nreal_server 10.0.0.1 80 { snmp_name b }"))
+	_, list := load(t, "child_wait_time 5\nglobal_defs {\nenable_snmp_checker\nenable_traps\nsnmp_socket udp:127.0.0.1:705\nsnmp_vs_stats_update_interval 5\nenable_dbus\nvrrp_strict whatever it takes\nrandom_seed 5\n"+
+		"reload_check_config\nmax_auto_priority\nlvs_netlink_cmd_rcv_bufs 0\nstats_dump_file /x\njson_dump_file /x\njson_version 2\n}\n"+service("NAT", "snmp_name a\nreal_server 10.0.0.1 80 { snmp_name b }"))
 	if len(list) > 0 {
 		t.Error(list)
 	}
@@ -402,8 +402,8 @@ func TestWordsThatLoseNothingAreSilent(t *testing.T) {
 	if codes(list) != "E103 E102 E103" {
 		t.Error(list)
 	}
-	_, list = load(t, "global_defs {\nnftables_ipvs\nnftables_ipvs_priority 5\nreload_repeat\nstats_dump_file /x\n}\n")
-	if codes(list) != "W201 W201" || list.ExitCode() != 0 {
+	_, list = load(t, "global_defs {\nnftables_ipvs\nnftables_ipvs_priority 5\n}\n")
+	if codes(list) != "W201" || list.ExitCode() != 0 {
 		t.Error(list)
 	}
 	_, list = load(t, service("NAT", "real_server 10.0.0.1 80 {\nBFD_CHECK { name a }\nBFD_CHECK { name b }\n}"))
@@ -419,6 +419,28 @@ func TestMissingWhereKeepalivedGoesOn(t *testing.T) {
 		cfg, list := keyword.LoadString("test.conf", "global_defs {\n"+word+"\n}\n", keyword.Options{})
 		if cfg == nil || codes(list) != "E149" || list.ExitCode() != 5 {
 			t.Errorf("%s: %v", word, list)
+		}
+	}
+}
+
+// TestReloadFileWithoutAPath: where it is follows from words that may stand
+// before or after it.
+func TestReloadFileWithoutAPath(t *testing.T) {
+	const word = "global_defs {\nreload_file\n}\n"
+	for text, want := range map[string]string{
+		"":                                    "",
+		word:                                  "/run/keepalived.reload",
+		word + "use_pid_dir\n":                "/run/keepalived/keepalived.reload",
+		"use_pid_dir\n" + word:                "/run/keepalived/keepalived.reload",
+		word + "instance blue\n":              "/run/keepalived/keepalived_blue.reload",
+		"use_pid_dir\ninstance blue\n" + word: "/run/keepalived/keepalived_blue.reload",
+		"use_pid_dir\n":                       "",
+		word + "global_defs {\nreload_file /x\n}\n": "/x",
+		"global_defs {\nreload_file /x\n}\n" + word: "/run/keepalived.reload",
+	} {
+		cfg, list := load(t, text)
+		if len(list) > 0 || cfg.Global.Paths.ReloadFile != want {
+			t.Errorf("%q: %q, want %q (%v)", text, cfg.Global.Paths.ReloadFile, want, list)
 		}
 	}
 }

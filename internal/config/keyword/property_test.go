@@ -146,6 +146,10 @@ func drawDaemon(t draw, g *config.Global) {
 		}
 		g.FIFOs = append(g.FIFOs, f)
 	}
+	g.Paths = config.Paths{
+		ReloadFile: drawText(t, "reload file"), ReloadTimeFile: drawText(t, "time file"), ReloadRepeat: drawBool(t, "repeat"),
+		StateDump: drawText(t, "dump"), InstanceInNames: drawBool(t, "in names"), SaveDir: drawText(t, "save"),
+	}
 	if drawBool(t, "sync") {
 		g.Sync = &config.SyncDaemon{
 			Interface: rapid.SampledFrom([]string{"eth0", "bond0.100", "a b"}).Draw(t, "interface"),

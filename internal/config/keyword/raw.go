@@ -62,6 +62,8 @@ type raw struct {
 	globalAt    *frame
 	fifos       [fifoKinds]rawFIFO
 	names       processNames
+	// pidDir is use_pid_dir; defaultReloadFile is reload_file without a path.
+	pidDir, defaultReloadFile bool
 
 	security    bool
 	scriptUsers [2]string

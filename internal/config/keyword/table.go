@@ -119,7 +119,7 @@ type index struct {
 func newIndex() *index {
 	x := &index{blocks: map[string]map[string]*keyword{}}
 	for _, part := range [][]keyword{
-		topRows(), globalRows(), mailRows(), daemonRows(), processRows(), unservedGlobalRows(), ignoredGlobalRows(),
+		topRows(), globalRows(), mailRows(), daemonRows(), processRows(), pathRows(), unservedGlobalRows(), ignoredGlobalRows(),
 		sslRows(), trackFileRows(), virtualRows(), realRows(), checkerRows(), httpRows(), otherCheckerRows(),
 	} {
 		x.rows = append(x.rows, part...)

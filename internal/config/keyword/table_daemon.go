@@ -80,3 +80,26 @@ func processRows() []keyword {
 		keyword{name: "umask", arg: custom("0..0777 (octal, decimal, 0x) | NAME[|NAME ...] of IRUSR IWUSR IXUSR IRWXU and the like for GRP and OTH", 1), def: "the process's", doc: "mask of new files", set: setUmask},
 	)
 }
+
+// pathRows are the words of global_defs about the files by which others follow and
+// steer the daemon.
+func pathRows() []keyword {
+	p := func(set func(p *config.Paths, v *value)) func(*frame, *value) {
+		return func(f *frame, v *value) { set(&f.b.raw.global.Paths, v) }
+	}
+	return each([]string{blockGlobal},
+		keyword{name: "reload_file", arg: arg{kind: argText, optional: true}, def: "none; without a path " + reloadFile + ", with instance or use_pid_dir in " + pidDir,
+			doc: "a file that is there while a reload goes on, however it ends, by what the running configuration says; not at start, when it is not known before the file is read",
+			set: func(f *frame, v *value) {
+				f.b.raw.global.Paths.ReloadFile, f.b.raw.defaultReloadFile = v.text, v.text == ""
+			}},
+		keyword{name: "reload_time_file", arg: text(), def: "none", doc: "a file with the time of a reload: HH:MM:SS, YY-MM-DD HH:MM:SS or YYYY-MM-DD HH:MM:SS, with a Z at the end in UTC; looked at every 2 s, deleted when the time has come",
+			set: p(func(p *config.Paths, v *value) { p.ReloadTimeFile = v.text })},
+		keyword{name: "reload_repeat", arg: none(), def: "off", doc: "a reload_time_file without a date is not deleted, and means each day", set: p(func(p *config.Paths, _ *value) { p.ReloadRepeat = true })},
+		keyword{name: "state_dump_file", arg: text(), def: "none", doc: "what SIGUSR1 writes the state to besides the log; _check is put in before the extension: /run/x.data makes /run/x_check.data",
+			set: p(func(p *config.Paths, v *value) { p.StateDump = v.text })},
+		keyword{name: "data_use_instance", arg: boolean(), def: "off", doc: "put net_namespace and instance into the name of the state's file, after _check", set: p(func(p *config.Paths, v *value) { p.InstanceInNames = v.yes })},
+		keyword{name: "config_save_dir", arg: text(), def: "none", doc: "folder, made if it is missing, that gets two files at each reload: keepalived_check.PID.N.pre, the configuration that ran, and .post, the one that runs now",
+			set: p(func(p *config.Paths, v *value) { p.SaveDir = v.text })},
+	)
+}

@@ -10,15 +10,13 @@ import (
 
 // Features that are not built yet, as warnings name them.
 const (
-	featureNFT   = "nftables_ipvs"
-	featureFiles = "files of the daemon"
+	featureNFT = "nftables_ipvs"
 )
 
 // meanings say what it means that a feature is missing.
 var meanings = map[string]string{
-	featureNFT:   "group entries are written as services of their own, without nftables",
-	featureFiles: "the state is on the control socket, and a reload is asked for with SIGHUP",
-	blockBFD:     unchecked,
+	featureNFT: "group entries are written as services of their own, without nftables",
+	blockBFD:   unchecked,
 }
 
 const unchecked = "the real servers are not checked by it: each has one checker less and stays up unless another one fails"
@@ -40,8 +38,10 @@ func topRows() []keyword {
 			}},
 		{name: "instance", arg: text(), dup: firstWins, doc: "a name that tells several daemons apart",
 			set: func(f *frame, v *value) { f.b.raw.global.Instance = v.text }},
+		{name: "use_pid_dir", arg: none(), def: "off", doc: "reload_file without a path is in " + pidDir + "; pid files are named on the command line alone",
+			set: func(f *frame, _ *value) { f.b.raw.pidDir = true }},
 	}
-	for _, name := range []string{"use_pid_dir", "namespace_with_ipsets", "linkbeat_use_polling"} {
+	for _, name := range []string{"namespace_with_ipsets", "linkbeat_use_polling"} {
 		rows = append(rows, keyword{name: name, arg: none(), status: Accepted, doc: "of keepalived's process model"})
 	}
 	rows = append(rows, keyword{name: "child_wait_time", arg: strictNumber(0, maxInt32).in("s"), status: Accepted, def: "5", doc: "there are no children to wait for"})
@@ -119,10 +119,6 @@ func unservedGlobalRows() []keyword {
 	unserved(featureNFT, "marks by nftables for groups", optionalText, "nftables_ipvs")
 	unserved(featureNFT, "marks by nftables for groups", strictNumber(-1<<31, maxInt32), "nftables_ipvs_priority")
 	unserved(featureNFT, "marks by nftables for groups", strictNumber(1, maxUint32), "nftables_ipvs_start_fwmark")
-	unserved(featureFiles, "reload by a file", text(), "reload_time_file")
-	unserved(featureFiles, "reload by a file", none(), "reload_repeat")
-	unserved(featureFiles, "a file that exists while the configuration is read", optionalText, "reload_file")
-	unserved(featureFiles, "dumps", text(), "config_save_dir", "state_dump_file", "stats_dump_file")
 
 	accepted := func(doc string, a arg, names ...string) {
 		for _, name := range names {
@@ -133,9 +129,8 @@ func unservedGlobalRows() []keyword {
 	accepted("keepalived's own priority control", arg{kind: argNumber, min: -1, max: 99, optional: true}, "max_auto_priority")
 	accepted("keepalived's own priority control", number(1, 10_000_000).in("µs"), "min_auto_priority_delay")
 	accepted("no temporary copies of the configuration are made", text(), "tmp_config_directory")
-	accepted("there are no dumps to name", boolean(), "data_use_instance")
-	accepted("of VRRP's dump", text(), "json_dump_file")
-	accepted("of VRRP's dump", number(1, 2), "json_version")
+	accepted("of VRRP's dump: SIGUSR2 and the like go to VRRP alone", text(), "stats_dump_file", "json_dump_file")
+	accepted("of VRRP's dump: SIGUSR2 and the like go to VRRP alone", number(1, 2), "json_version")
 	accepted("has no effect in keepalived either", strictNumber(0, maxUint32), "random_seed")
 	accepted("counters of nftables", none(), "nftables_counters")
 	accepted("socket buffers are sized by need", strictNumber(0, maxUint32).in("bytes"), "lvs_netlink_cmd_rcv_bufs", "lvs_netlink_monitor_rcv_bufs")
