@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 
 	"golang.org/x/tools/txtar"
@@ -56,7 +58,7 @@ func load(o options) ([]candidate, error) {
 // configScript is what is done with each configuration of a folder. Nothing answers
 // there, and the tables are read before the first check can have failed.
 const configScript = `title configuration %s
-test run.conf
+%stest run.conf
 start run.conf
 table start
 reload run.conf
@@ -64,6 +66,25 @@ table reload
 stop
 table stop
 %s`
+
+// interfaces matches the words that name a network interface; keepalived -t misses
+// those that are not there, also when it runs without VRRP.
+var interfaces = regexp.MustCompile(`(?m)\b(?:interface|dev|lvs_sync_daemon(?:_interface)?)\s+([A-Za-z][A-Za-z0-9._-]{0,14})(?:\s|$)`)
+
+// deviceCommands makes the interfaces that a configuration names.
+func deviceCommands(config []byte) string {
+	var names []string
+	for _, m := range interfaces.FindAllSubmatch(config, -1) {
+		if name := string(m[1]); name != "lo" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	commands := ""
+	for _, name := range names {
+		commands += fmt.Sprintf("kernel ip link add name %s up type dummy\n", name)
+	}
+	return commands
+}
 
 // loadConfigs makes a scenario of each configuration; there are none without the
 // folder. What is known to differ stands in a file beside the scenarios.
@@ -95,7 +116,7 @@ func loadConfigs(o options) ([]candidate, error) {
 			continue
 		}
 		archive := txtar.Format(&txtar.Archive{
-			Comment: fmt.Appendf(nil, configScript, number, strings.Join(excuses[number], "\n")),
+			Comment: fmt.Appendf(nil, configScript, number, deviceCommands(b), strings.Join(excuses[number], "\n")),
 			Files:   []txtar.File{{Name: "run.conf", Data: b}},
 		})
 		s, err := scenario.Parse("config-"+number, archive)

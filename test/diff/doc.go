@@ -57,7 +57,8 @@
 //	output LABEL COMMAND     what a shell command prints in the namespace
 //	test FILE [ARG...]       the exit status of a configuration test (-t)
 //
-// start and stop record how they ended. A record is named by its kind and label, as
+// start records "runs", "ends", "crashes" or "never gets ready", stop the exit status.
+// Where no daemon runs, reload is passed over and stop records that. A record is named by its kind and label, as
 // table:up, events:up, output:x, test:a.conf, start, exit, timeline; a second one of
 // the same kind without a label of its own is start#2 and so on. Where it is clear
 // the label alone will do.

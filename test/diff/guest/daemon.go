@@ -38,9 +38,13 @@ func (r *run) start(file string) string {
 	case "":
 		return "runs"
 	case ended:
-		status := r.process.Wait(r, patience)
+		crashed := r.process.Wait(r, patience) >= 128
 		r.forget()
-		return "ends with status " + exitClass(status)
+		if crashed {
+			return "crashes"
+		}
+		// keepalived ends with 0 as well when it cannot run.
+		return "ends"
 	}
 	if r.d.Name == Sluice {
 		r.Errorf("start %s: not ready after %v", file, patience)
@@ -78,12 +82,11 @@ func (r *run) args() []string {
 	return filled
 }
 
-// A phrase of the log says that something is done: every word of it, in any order
-// of the lines, and then nothing more for a while if pause is set.
+// phrases of the log say that something is done.
 type phrases struct {
 	// any of these is enough.
 	any []string
-	// calm is enough too, when it was the last for a time: not every file makes
+	// calm is enough too, once some time has passed since: not every file makes
 	// keepalived's checkers report.
 	calm string
 }
@@ -92,9 +95,12 @@ type phrases struct {
 // reloaded, whether or not there is a BFD_CHECK.
 const last = "Activating BFD healthchecker"
 
+// idle is what it logs in place of that when there is nothing to do.
+const idle = "no configuration to run"
+
 var (
-	ready    = map[bool]phrases{true: {any: []string{`Ready`}}, false: {any: []string{last}, calm: "Startup complete"}}
-	reloaded = map[bool]phrases{true: {any: []string{"Reloaded", "Reload refused", "Reload not finished"}}, false: {any: []string{last}, calm: "Reload"}}
+	ready    = map[bool]phrases{true: {any: []string{`Ready`}}, false: {any: []string{last, idle}, calm: "Startup complete"}}
+	reloaded = map[bool]phrases{true: {any: []string{"Reloaded", "Reload refused", "Reload not finished"}}, false: {any: []string{last, idle}, calm: "Reload"}}
 )
 
 const (
