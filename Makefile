@@ -37,6 +37,9 @@ test-diff: ## sluiced against keepalived, all of it (CONFIGS=folder of more conf
 test-diff-quick: ## the dozen scenarios of it that are marked as quick
 	$(GO) run ./test/diff -quick -t 10m $(ARGS)
 
+test-long: ## 100,000 runs of scripts that end at their timeout, about ten minutes
+	SLUICE_LONG=1 $(GO) test -count 1 -timeout 30m -v -run TestC05ScriptsThatEndAtTheirTimeout ./internal/checker/misc
+
 lint: bin/staticcheck ## gofmt, vet, staticcheck, and golangci-lint where installed
 	@test -z "$$(gofmt -l cmd internal pkg test | tee /dev/stderr)"
 	$(GO) vet ./... && bin/staticcheck ./...

@@ -149,7 +149,7 @@ func newDaemon(opts Options, cfg *config.Config, found diag.List) (*daemon, erro
 	d.reloadTimes = newReloadTimes(d.log, opts.Observe, func(ctx context.Context) { d.reload(ctx) })
 	d.dumps = newDumps(d.log)
 	d.settle(cfg)
-	made := &probes{misc: misc.Options{Identity: d.outward.identity, Warn: func(w string) { d.log.Warn("A check's script is not safe", "reason", w) }}}
+	made := &probes{misc: misc.Options{Identity: d.outward.identity, Warn: d.outward.unsafe}}
 	d.table = &table{log: d.log, config: cfg, observe: opts.Observe, global: cfg.Global}
 	d.engine = engine.New(engine.Options{
 		Log: d.log, Version: build.String(), ConfigFile: opts.File, Observe: opts.Observe,

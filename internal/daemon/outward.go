@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 
 	"github.com/sluice-lb/sluice/internal/config"
@@ -24,6 +25,10 @@ type outward struct {
 	scripts *notify.Runner
 	fifos   *fifo.Writer
 	mailer  *mail.Mailer
+
+	mu sync.Mutex
+	// warned are warnings about scripts since the last configuration.
+	warned map[string]bool
 }
 
 func newOutward(log *slog.Logger, observe bool) *outward {
@@ -39,6 +44,9 @@ func (o *outward) identity() script.Identity { return *o.id.Load() }
 func (o *outward) configure(cfg *config.Config) {
 	g, id := &cfg.Global, identityOf(cfg)
 	o.id.Store(&id)
+	o.mu.Lock()
+	o.warned = map[string]bool{}
+	o.mu.Unlock()
 	o.scripts.Configure(o.identity())
 	if o.observe {
 		return
@@ -62,11 +70,23 @@ func (o *outward) run(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// unsafe warns of a script that others can change, once for each configuration: a
+// thousand checks may share one.
+func (o *outward) unsafe(warning string) {
+	o.mu.Lock()
+	known := o.warned[warning]
+	o.warned[warning] = true
+	o.mu.Unlock()
+	if !known {
+		o.log.Warn("A script is not safe", "reason", warning, "hint", "mend the mode or the owner, or run it as another user; enable_script_security would refuse it")
+	}
+}
+
 // reader runs the program that reads a FIFO to its end.
 func (o *outward) reader(ctx context.Context, s *config.Script) error {
 	r := script.Run(ctx, script.Command{Script: s, Identity: o.identity()})
 	for _, w := range r.Warnings {
-		o.log.Warn("A FIFO's script is not safe", "script", s.Argv, "reason", w)
+		o.unsafe(w)
 	}
 	switch {
 	case r.Err != nil:
