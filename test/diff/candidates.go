@@ -81,7 +81,7 @@ func deviceCommands(config []byte) string {
 	}
 	commands := ""
 	for _, name := range names {
-		commands += fmt.Sprintf("kernel ip link add name %s up type dummy\n", name)
+		commands += fmt.Sprintf("kernel ip link add name %s up multicast on type dummy\n", name)
 	}
 	return commands
 }

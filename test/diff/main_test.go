@@ -102,7 +102,7 @@ func TestLoad(t *testing.T) {
 func TestDeviceCommands(t *testing.T) {
 	t.Parallel()
 	got := deviceCommands([]byte("interface eth0\n  interface eth1.5 # x\ntrack_interface {\n eth9\n}\n1.2.3.4/24 dev eth0 label eth0:1\ninterface lo\n"))
-	want := "kernel ip link add name eth0 up type dummy\nkernel ip link add name eth1.5 up type dummy\n"
+	want := "kernel ip link add name eth0 up multicast on type dummy\nkernel ip link add name eth1.5 up multicast on type dummy\n"
 	if got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
