@@ -11,7 +11,7 @@ LDFLAGS  = -s -w -X github.com/sluice-lb/sluice/internal/build.Version=$(VERSION
 # apt installs Debian packages unless the program $(1) is there; lists are updated only then.
 apt = command -v $(1) >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(2) >/dev/null; }
 
-.PHONY: help build test test-unit test-race test-kernel test-diff test-diff-quick lint fuzz cover demo install clean
+.PHONY: help build test test-unit test-race test-kernel test-diff test-diff-quick test-long lint fuzz cover demo install clean
 
 help: ## what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

@@ -18,15 +18,18 @@ import (
 
 	"github.com/sluice-lb/sluice/internal/config"
 	"github.com/sluice-lb/sluice/internal/script"
+	"github.com/sluice-lb/sluice/internal/testkit"
 )
 
 // patience is what a test waits for what must happen soon; it is only ever used
 // up by a failing test.
 const patience = 20 * time.Second
 
+func command(argv ...string) *config.Script { return &config.Script{Argv: argv} }
+
 // bench runs real scripts, which report to the test through a FIFO.
 type bench struct {
-	*room
+	*testkit.Room
 	r      *Runner
 	log    book
 	report *os.File
@@ -36,13 +39,13 @@ type bench struct {
 }
 
 func newBench(t *testing.T, o Options) *bench {
-	b := &bench{room: newRoom(t), over: make(chan struct{}), cancel: func() {}}
+	b := &bench{Room: testkit.NewRoom(t), over: make(chan struct{}), cancel: func() {}}
 	o.Log = b.log.logger()
 	b.r = New(o)
 	var err error
 	// Open for both, so that there is no end of file between two scripts.
-	b.report, err = os.OpenFile(b.fifo("report"), os.O_RDWR|syscall.O_NONBLOCK, 0)
-	b.must(err)
+	b.report, err = os.OpenFile(b.FIFO("report"), os.O_RDWR|syscall.O_NONBLOCK, 0)
+	b.Must(err)
 	b.lines = bufio.NewReader(b.report)
 	t.Cleanup(func() {
 		b.stop()
@@ -81,7 +84,7 @@ func (b *bench) stop() {
 // told returns the next line that a script reported.
 func (b *bench) told() string {
 	b.Helper()
-	b.must(b.report.SetReadDeadline(time.Now().Add(patience)))
+	b.Must(b.report.SetReadDeadline(time.Now().Add(patience)))
 	s, err := b.lines.ReadString('\n')
 	if err != nil {
 		b.Fatalf("no report: %v; log:\n%s", err, &b.log)
@@ -165,12 +168,12 @@ func TestQ08FlapWithASlowUpScript(t *testing.T) {
 	for _, who := range []string{"", "nobody"} {
 		t.Run("user "+who, func(t *testing.T) {
 			if who != "" {
-				nobody(t)
+				testkit.Nobody(t)
 			}
 			b := newBench(t, Options{})
-			gate := b.fifo("gate")
-			up := &config.Script{User: who, Argv: []string{b.script("up", "echo begin $SLUICE_EVENT > "+b.path("report")+"\nread x < "+gate+"\necho end $SLUICE_EVENT > "+b.path("report"))}}
-			down := &config.Script{User: who, Argv: []string{b.script("down", "echo $SLUICE_EVENT $SLUICE_RS > "+b.path("report"))}}
+			gate := b.FIFO("gate")
+			up := &config.Script{User: who, Argv: []string{b.Script("up", "echo begin $SLUICE_EVENT > "+b.Path("report")+"\nread x < "+gate+"\necho end $SLUICE_EVENT > "+b.Path("report"))}}
+			down := &config.Script{User: who, Argv: []string{b.Script("down", "echo $SLUICE_EVENT $SLUICE_RS > "+b.Path("report"))}}
 			b.start()
 			b.notify("vs/rs up", up)
 			b.wantTold("begin rs_up")
@@ -194,8 +197,8 @@ func TestQ08FlapWithASlowUpScript(t *testing.T) {
 
 func TestEnvironmentAndArguments(t *testing.T) {
 	b := newBench(t, Options{})
-	out := b.path("report")
-	s := b.script("s", `{ echo "$# $1 $2"; echo "$SLUICE_EVENT $SLUICE_VS ${SLUICE_RS-none}"
+	out := b.Path("report")
+	s := b.Script("s", `{ echo "$# $1 $2"; echo "$SLUICE_EVENT $SLUICE_VS ${SLUICE_RS-none}"
 echo "${IFS_SEEN-}${LD_PRELOAD-}${LD_LIBRARY_PATH-}${NOTIFY_SOCKET-}${WATCHDOG_USEC-} $KEPT"; pwd; readlink /proc/self/fd/0; } > `+out)
 	for _, v := range []string{"LD_LIBRARY_PATH", "NOTIFY_SOCKET", "WATCHDOG_USEC", "KEPT"} {
 		t.Setenv(v, "value of "+v)
@@ -211,18 +214,18 @@ echo "${IFS_SEEN-}${LD_PRELOAD-}${LD_LIBRARY_PATH-}${NOTIFY_SOCKET-}${WATCHDOG_U
 // TestP23NoShell: what only a shell understands reaches the program as it stands.
 func TestP23NoShell(t *testing.T) {
 	b := newBench(t, Options{})
-	s := b.script("ip", `for a; do echo "$a" > `+b.path("report")+"; done")
+	s := b.Script("ip", `for a; do echo "$a" > `+b.Path("report")+"; done")
 	b.start()
-	b.notify("vs up", command(s, "addr", "add", "192.0.2.10/32;", s, ">", b.path("created")))
-	b.wantTold("addr", "add", "192.0.2.10/32;", s, ">", b.path("created"))
+	b.notify("vs up", command(s, "addr", "add", "192.0.2.10/32;", s, ">", b.Path("created")))
+	b.wantTold("addr", "add", "192.0.2.10/32;", s, ">", b.Path("created"))
 	b.stop()
-	if _, err := os.Stat(b.path("created")); err == nil {
+	if _, err := os.Stat(b.Path("created")); err == nil {
 		t.Error("a redirection was performed")
 	}
 }
 
 func TestUserAndGroups(t *testing.T) {
-	nobody(t)
+	testkit.Nobody(t)
 	for name, tt := range map[string]struct {
 		user, group string
 		id          script.Identity
@@ -238,7 +241,7 @@ func TestUserAndGroups(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, Options{Identity: tt.id})
-			s := &config.Script{User: tt.user, Group: tt.group, Argv: []string{b.script("s", "echo `id -u` `id -g` `id -G` > "+b.path("report"))}}
+			s := &config.Script{User: tt.user, Group: tt.group, Argv: []string{b.Script("s", "echo `id -u` `id -g` `id -G` > "+b.Path("report"))}}
 			b.start()
 			b.notify("vs up", s)
 			b.wantTold(tt.want)
@@ -248,10 +251,10 @@ func TestUserAndGroups(t *testing.T) {
 
 // TestConfigure: a reload's identity counts for what starts from then on.
 func TestConfigure(t *testing.T) {
-	nobody(t)
+	testkit.Nobody(t)
 	b := newBench(t, Options{Identity: script.Identity{User: "nobody"}})
-	gate := b.fifo("gate")
-	s := command(b.script("s", "id -u > "+b.path("report")+"; read x < "+gate))
+	gate := b.FIFO("gate")
+	s := command(b.Script("s", "id -u > "+b.Path("report")+"; read x < "+gate))
 	b.start()
 	b.notify("vs up", s)
 	b.wantTold("65534")
@@ -261,33 +264,33 @@ func TestConfigure(t *testing.T) {
 	b.wantTold("1")
 	b.notify("vs up", s)
 	b.r.Configure(script.Identity{User: "root", Security: true})
-	b.must(os.Chmod(b.dir, 0o777))
+	b.Must(os.Chmod(b.Dir, 0o777))
 	b.release(gate)
-	b.logged("level=ERROR", "Script is not run", "refused by enable_script_security", b.dir+" (directory, owner root, group root, mode 0777)")
+	b.logged("level=ERROR", "Script is not run", "refused by enable_script_security", b.Dir+" (directory, owner root, group root, mode 0777)")
 }
 
 // TestX02ExaminedBeforeEachRun: a mode that changes later counts, and a warning
 // comes once until a reload.
 func TestX02ExaminedBeforeEachRun(t *testing.T) {
-	needRoot(t)
+	testkit.NeedRoot(t)
 	b := newBench(t, Options{})
-	s := &config.Script{User: "root", Argv: []string{b.script("s", "echo ran > "+b.path("report"))}}
+	s := &config.Script{User: "root", Argv: []string{b.Script("s", "echo ran > "+b.Path("report"))}}
 	b.start()
 	run := func() {
 		b.notify("vs up", s)
 		b.wantTold("ran")
 	}
 	run()
-	b.must(os.Chmod(s.Argv[0], 0o757))
+	b.Must(os.Chmod(s.Argv[0], 0o757))
 	run()
 	b.logged("level=WARN", "others can change it", "/s (file, owner root, group root, mode 0757) is writable by everybody", "vs=vs")
 	run()
 	b.r.Configure(script.Identity{})
 	run() // warned of again
-	b.must(os.Chmod(s.Argv[0], 0o644))
+	b.Must(os.Chmod(s.Argv[0], 0o644))
 	b.notify("vs up", s)
 	b.logged("level=ERROR", "Script is not run", "/s (file, owner root, group root, mode 0644): no execute permission")
-	b.must(os.Remove(s.Argv[0]))
+	b.Must(os.Remove(s.Argv[0]))
 	b.notify("vs up", s)
 	b.logged("level=ERROR", "Script is not run", "/s does not exist")
 	b.stop()
@@ -301,25 +304,25 @@ func TestFailuresAreLogged(t *testing.T) {
 		make func(b *bench) *config.Script
 		want []string
 	}{
-		"exit status": {func(b *bench) *config.Script { return command(b.script("s", "echo out; echo err >&2; exit 3"), "x") },
+		"exit status": {func(b *bench) *config.Script { return command(b.Script("s", "echo out; echo err >&2; exit 3"), "x") },
 			[]string{"level=WARN", "Script failed", `reason="exit status 3"`, `output="out\nerr"`, "/s x", "event=rs_down", "vs=vs", "rs=rs", "took="}},
-		"signal": {func(b *bench) *config.Script { return command(b.script("s", "kill -9 $$")) },
+		"signal": {func(b *bench) *config.Script { return command(b.Script("s", "kill -9 $$")) },
 			[]string{"level=WARN", "Script failed", `reason="signal: killed"`}},
 		"much output": {func(b *bench) *config.Script {
-			return command(b.script("s", "head -c 300000 /dev/zero | tr '\\0' x; exit 1"))
+			return command(b.Script("s", "head -c 300000 /dev/zero | tr '\\0' x; exit 1"))
 		}, []string{"xxx ... (295904 bytes more)"}},
-		"no interpreter": {func(b *bench) *config.Script { return command(b.file("s", "#!/no/such/shell -x\n", 0o755)) },
+		"no interpreter": {func(b *bench) *config.Script { return command(b.File("s", "#!/no/such/shell -x\n", 0o755)) },
 			[]string{"level=ERROR", "Script is not run", "its first line names", "#!/no/such/shell -x"}},
-		"damaged program": {func(b *bench) *config.Script { return command(b.file("s", "\x7fELF\x00\x00", 0o755)) },
+		"damaged program": {func(b *bench) *config.Script { return command(b.File("s", "\x7fELF\x00\x00", 0o755)) },
 			[]string{"level=ERROR", "neither a program for this machine nor a script"}},
 		"unknown user": {func(b *bench) *config.Script {
-			return &config.Script{Argv: []string{b.script("s", "")}, User: "no-such-user"}
+			return &config.Script{Argv: []string{b.Script("s", "")}, User: "no-such-user"}
 		}, []string{"level=ERROR", "Script is not run", `there is no user`, "no-such-user"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, Options{})
 			s := tt.make(b)
-			next := command(b.script("next", "echo next > "+b.path("report")))
+			next := command(b.Script("next", "echo next > "+b.Path("report")))
 			b.start()
 			b.notify("vs/rs down", s)
 			b.notify("vs down", next)
@@ -334,7 +337,7 @@ func TestNotAllowedToBecomeTheUser(t *testing.T) {
 		t.Skip("root may become anyone; see the test of the same name in internal/script")
 	}
 	b := newBench(t, Options{})
-	s := &config.Script{Argv: []string{b.script("s", "")}, User: "54321", Group: "54321"}
+	s := &config.Script{Argv: []string{b.Script("s", "")}, User: "54321", Group: "54321"}
 	b.start()
 	b.notify("vs up", s)
 	b.logged("CAP_SETUID", "user 54321")
@@ -342,7 +345,7 @@ func TestNotAllowedToBecomeTheUser(t *testing.T) {
 
 func TestScriptWithoutInterpreterLine(t *testing.T) {
 	b := newBench(t, Options{})
-	s := command(b.file("s", "echo \"$0 $1\" > "+b.path("report")+"\n", 0o755), "a;b")
+	s := command(b.File("s", "echo \"$0 $1\" > "+b.Path("report")+"\n", 0o755), "a;b")
 	b.start()
 	b.notify("vs up", s)
 	b.wantTold(s.Argv[0] + " a;b")
@@ -365,10 +368,10 @@ func TestTimeoutEndsTheGroup(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, Options{Timeout: 200 * time.Millisecond})
 			b.r.killAfter = 200 * time.Millisecond
-			vars := "gate=" + b.fifo("gate") + "\n"
-			child := b.script("child", vars+"echo $$ > "+b.path("report")+"\n"+tt.child)
-			s := command(b.script("s", vars+"echo $$ > "+b.path("report")+"\n"+child+" &\n"+tt.body))
-			next := command(b.script("next", "echo next > "+b.path("report")))
+			vars := "gate=" + b.FIFO("gate") + "\n"
+			child := b.Script("child", vars+"echo $$ > "+b.Path("report")+"\n"+tt.child)
+			s := command(b.Script("s", vars+"echo $$ > "+b.Path("report")+"\n"+child+" &\n"+tt.body))
+			next := command(b.Script("next", "echo next > "+b.Path("report")))
 			b.start()
 			b.notify("vs up", s)
 			b.notify("vs/rs up", next)
@@ -386,10 +389,10 @@ func TestTimeoutEndsTheGroup(t *testing.T) {
 // same, and the child can go on printing.
 func TestChildHoldsTheOutput(t *testing.T) {
 	b := newBench(t, Options{})
-	gate := b.fifo("gate")
-	child := b.script("child", "read x < "+gate+"\necho still here && echo printed > "+b.path("report"))
-	s := command(b.script("s", "echo from the script\n"+child+" &\necho left > "+b.path("report")))
-	next := command(b.script("next", "echo next > "+b.path("report")))
+	gate := b.FIFO("gate")
+	child := b.Script("child", "read x < "+gate+"\necho still here && echo printed > "+b.Path("report"))
+	s := command(b.Script("s", "echo from the script\n"+child+" &\necho left > "+b.Path("report")))
+	next := command(b.Script("next", "echo next > "+b.Path("report")))
 	b.start()
 	b.notify("vs up", s)
 	b.notify("vs/rs down", next)
@@ -402,19 +405,19 @@ func TestChildHoldsTheOutput(t *testing.T) {
 // TestInheritedDescriptors: one without the mark is not passed on.
 func TestInheritedDescriptors(t *testing.T) {
 	b := newBench(t, Options{})
-	fd, err := unix.Open(b.script("other", ""), unix.O_RDONLY, 0)
-	b.must(err)
+	fd, err := unix.Open(b.Script("other", ""), unix.O_RDONLY, 0)
+	b.Must(err)
 	defer unix.Close(fd)
 	// No pipeline, and the list itself: the shell has such things open meanwhile.
-	s := command(b.script("s", "ls -l /proc/$$/fd > "+b.path("list")+"\necho listed > "+b.path("report")))
+	s := command(b.Script("s", "ls -l /proc/$$/fd > "+b.Path("list")+"\necho listed > "+b.Path("report")))
 	b.start()
 	b.notify("vs up", s)
 	b.wantTold("listed")
-	list, err := os.ReadFile(b.path("list"))
-	b.must(err)
+	list, err := os.ReadFile(b.Path("list"))
+	b.Must(err)
 	for line := range strings.Lines(string(list)) {
 		_, target, ok := strings.Cut(strings.TrimSpace(line), " -> ")
-		if ok && target != "/dev/null" && target != s.Argv[0] && target != b.path("list") && !strings.HasPrefix(target, "pipe:") {
+		if ok && target != "/dev/null" && target != s.Argv[0] && target != b.Path("list") && !strings.HasPrefix(target, "pipe:") {
 			t.Errorf("open in the script: %s", line)
 		}
 	}
@@ -425,9 +428,9 @@ func TestInheritedDescriptors(t *testing.T) {
 
 func TestStopInMidScript(t *testing.T) {
 	b := newBench(t, Options{})
-	gate := b.fifo("gate")
-	hang := command(b.script("hang", "trap '' TERM\necho $$ > "+b.path("report")+"\nwhile :; do read x < "+gate+"; done"))
-	s := command(b.script("s", "echo $SLUICE_EVENT > "+b.path("report")))
+	gate := b.FIFO("gate")
+	hang := command(b.Script("hang", "trap '' TERM\necho $$ > "+b.Path("report")+"\nwhile :; do read x < "+gate+"; done"))
+	s := command(b.Script("s", "echo $SLUICE_EVENT > "+b.Path("report")))
 	b.start()
 	b.notify("vs/rs down", hang)
 	pid := b.told()
@@ -453,15 +456,15 @@ func TestScriptsDieWithTheDaemon(t *testing.T) {
 		return
 	}
 	b := newBench(t, Options{})
-	gate := b.fifo("gate")
-	s := b.script("s", "echo $$ > "+b.path("report")+"\nread x < "+gate)
+	gate := b.FIFO("gate")
+	s := b.Script("s", "echo $$ > "+b.Path("report")+"\nread x < "+gate)
 	self, err := os.Executable()
-	b.must(err)
+	b.Must(err)
 	daemon := exec.Command(self, "-test.run=^TestScriptsDieWithTheDaemon$")
 	daemon.Env = append(os.Environ(), "NOTIFY_TEST_SCRIPT="+s)
-	b.must(daemon.Start())
+	b.Must(daemon.Start())
 	pid := b.told()
-	b.must(daemon.Process.Kill())
+	b.Must(daemon.Process.Kill())
 	daemon.Wait()
 	b.gone(pid)
 	close(b.over) // nothing ran here
@@ -471,7 +474,7 @@ func TestScriptsDieWithTheDaemon(t *testing.T) {
 // TestMain looks for goroutines and descriptors.
 func TestManyRuns(t *testing.T) {
 	b := newBench(t, Options{})
-	s := command(b.script("s", "exit 1"))
+	s := command(b.Script("s", "exit 1"))
 	b.start()
 	for i := range 300 {
 		b.notify(fmt.Sprintf("vs%d up", i%20), s)

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sluice-lb/sluice/internal/testkit"
 )
 
 func TestKeepVariables(t *testing.T) {
@@ -44,7 +46,7 @@ func TestIgnoredSignalsAreReset(t *testing.T) {
 		t.Logf("script: %s %v", res.Output, res.Err)
 		return
 	}
-	s := newRoom(t).script("s", "grep SigIgn /proc/self/status")
+	s := testkit.NewRoom(t).Script("s", "grep SigIgn /proc/self/status")
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

@@ -3,84 +3,14 @@ package script
 import (
 	"fmt"
 	"os"
-	"os/user"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/sluice-lb/sluice/internal/config"
+	"github.com/sluice-lb/sluice/internal/testkit"
 )
-
-// needRoot skips what only root can set up.
-func needRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, to make files of other owners and run scripts as other users")
-	}
-}
-
-// nobody is the other user of these tests.
-func nobody(t *testing.T) *user.User {
-	t.Helper()
-	needRoot(t)
-	u, err := user.Lookup("nobody")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return u
-}
-
-// room is a directory that everybody may search, with files of a test.
-type room struct {
-	*testing.T
-	dir string
-}
-
-func newRoom(t *testing.T) *room {
-	dir := t.TempDir()
-	for _, d := range []string{dir, filepath.Dir(dir)} {
-		if err := os.Chmod(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return &room{t, dir}
-}
-
-func (r *room) path(name string) string { return filepath.Join(r.dir, name) }
-
-func (r *room) must(err error) {
-	r.Helper()
-	if err != nil {
-		r.Fatal(err)
-	}
-}
-
-// file writes a file with its folder and exactly these mode bits.
-func (r *room) file(name, content string, mode os.FileMode) string {
-	r.Helper()
-	p := r.path(name)
-	r.must(os.MkdirAll(filepath.Dir(p), 0o755))
-	r.must(os.WriteFile(p, []byte(content), 0o600))
-	r.must(os.Chmod(p, mode))
-	return p
-}
-
-func (r *room) script(name, body string) string {
-	r.Helper()
-	return r.file(name, "#!/bin/sh\n"+body+"\n", 0o755)
-}
-
-// fifo makes a FIFO that every user may use.
-func (r *room) fifo(name string) string {
-	r.Helper()
-	p := r.path(name)
-	r.must(unix.Mkfifo(p, 0o666))
-	r.must(os.Chmod(p, 0o666))
-	return p
-}
 
 func command(argv ...string) *config.Script { return &config.Script{Argv: argv} }
 
@@ -101,91 +31,91 @@ func wantError(t *testing.T, err error, parts ...string) {
 // TestX02PathElements: what is wrong is named with owner and mode, and refused when
 // keepalived refuses it.
 func TestX02PathElements(t *testing.T) {
-	other := nobody(t)
+	other := testkit.Nobody(t)
 	for name, tt := range map[string]struct {
-		make func(r *room) (script string)
+		make func(r *testkit.Room) (script string)
 		// always is what is refused even without enable_script_security, insecure
 		// what is refused with it.
 		always, insecure []string
 	}{
-		"sound": {make: func(r *room) string { return r.script("a/s", "") }},
-		"directory of a group": {make: func(r *room) string {
-			p := r.script("a/s", "")
-			r.must(os.Chown(filepath.Dir(p), 0, 65534))
-			r.must(os.Chmod(filepath.Dir(p), 0o775))
+		"sound": {make: func(r *testkit.Room) string { return r.Script("a/s", "") }},
+		"directory of a group": {make: func(r *testkit.Room) string {
+			p := r.Script("a/s", "")
+			r.Must(os.Chown(filepath.Dir(p), 0, 65534))
+			r.Must(os.Chmod(filepath.Dir(p), 0o775))
 			return p
 		}, insecure: []string{"/a (directory, owner root, group nogroup, mode 0775) is writable by a group other than root", "it would run as user root"}},
-		"directory of the group root": {make: func(r *room) string {
-			p := r.script("a/s", "")
-			r.must(os.Chmod(filepath.Dir(p), 0o775))
+		"directory of the group root": {make: func(r *testkit.Room) string {
+			p := r.Script("a/s", "")
+			r.Must(os.Chmod(filepath.Dir(p), 0o775))
 			return p
 		}},
-		"directory of everybody": {make: func(r *room) string {
-			p := r.script("a/s", "")
-			r.must(os.Chmod(filepath.Dir(p), 0o777))
+		"directory of everybody": {make: func(r *testkit.Room) string {
+			p := r.Script("a/s", "")
+			r.Must(os.Chmod(filepath.Dir(p), 0o777))
 			return p
 		}, insecure: []string{"/a (directory, owner root, group root, mode 0777) is writable by everybody"}},
-		"sticky directory of everybody": {make: func(r *room) string {
-			p := r.script("a/s", "")
-			r.must(os.Chmod(filepath.Dir(p), 0o777|os.ModeSticky))
+		"sticky directory of everybody": {make: func(r *testkit.Room) string {
+			p := r.Script("a/s", "")
+			r.Must(os.Chmod(filepath.Dir(p), 0o777|os.ModeSticky))
 			return p
 		}},
-		"directory of a user": {make: func(r *room) string {
-			p := r.script("a/b/s", "")
-			r.must(os.Chown(r.path("a"), 65534, 0))
+		"directory of a user": {make: func(r *testkit.Room) string {
+			p := r.Script("a/b/s", "")
+			r.Must(os.Chown(r.Path("a"), 65534, 0))
 			return p
 		}, insecure: []string{"/a (directory, owner nobody, group root, mode 0755) is not owned by root"}},
-		"file of a user": {make: func(r *room) string {
-			p := r.script("s", "")
-			r.must(os.Chown(p, 65534, 65534))
+		"file of a user": {make: func(r *testkit.Room) string {
+			p := r.Script("s", "")
+			r.Must(os.Chown(p, 65534, 65534))
 			return p
 		}, insecure: []string{"/s (file, owner nobody, group nogroup, mode 0755) is not owned by root"}},
-		"file of everybody": {make: func(r *room) string { return r.file("s", "#!/bin/sh\n", 0o777) },
+		"file of everybody": {make: func(r *testkit.Room) string { return r.File("s", "#!/bin/sh\n", 0o777) },
 			insecure: []string{"/s (file, owner root, group root, mode 0777) is writable by everybody"}},
-		"symlink to a sound file": {make: func(r *room) string {
-			r.must(os.Symlink(r.script("a/s", ""), r.path("link")))
-			return r.path("link")
+		"symlink to a sound file": {make: func(r *testkit.Room) string {
+			r.Must(os.Symlink(r.Script("a/s", ""), r.Path("link")))
+			return r.Path("link")
 		}},
-		"symlink to a file of a user": {make: func(r *room) string {
-			p := r.script("a/s", "")
-			r.must(os.Chown(p, 65534, 65534))
-			r.must(os.Symlink(p, r.path("link")))
-			return r.path("link")
+		"symlink to a file of a user": {make: func(r *testkit.Room) string {
+			p := r.Script("a/s", "")
+			r.Must(os.Chown(p, 65534, 65534))
+			r.Must(os.Symlink(p, r.Path("link")))
+			return r.Path("link")
 		}, insecure: []string{"/a/s (file, owner nobody"}},
-		"symlink of a user": {make: func(r *room) string {
-			r.must(os.Symlink(r.script("a/s", ""), r.path("link")))
-			r.must(os.Lchown(r.path("link"), 65534, 65534))
-			return r.path("link")
+		"symlink of a user": {make: func(r *testkit.Room) string {
+			r.Must(os.Symlink(r.Script("a/s", ""), r.Path("link")))
+			r.Must(os.Lchown(r.Path("link"), 65534, 65534))
+			return r.Path("link")
 		}, insecure: []string{"/link (symlink, owner nobody"}},
-		"symlinked directory": {make: func(r *room) string {
-			r.script("a/s", "")
-			r.must(os.Symlink("a", r.path("b")))
-			return r.path("b/s")
+		"symlinked directory": {make: func(r *testkit.Room) string {
+			r.Script("a/s", "")
+			r.Must(os.Symlink("a", r.Path("b")))
+			return r.Path("b/s")
 		}, always: []string{"/b (symlink, owner root, group root, mode 0777) is not a directory itself", "resolved path"}},
-		"dots": {make: func(r *room) string {
-			r.script("a/s", "")
-			return r.dir + "//a/../a/./s"
+		"dots": {make: func(r *testkit.Room) string {
+			r.Script("a/s", "")
+			return r.Dir + "//a/../a/./s"
 		}},
-		"not there": {make: func(r *room) string { return r.path("none") }, always: []string{"/none does not exist"}},
-		"directory not there": {make: func(r *room) string { return r.path("none/a/s") },
+		"not there": {make: func(r *testkit.Room) string { return r.Path("none") }, always: []string{"/none does not exist"}},
+		"directory not there": {make: func(r *testkit.Room) string { return r.Path("none/a/s") },
 			always: []string{"/none/a/s does not exist: there is no ", "/none"}},
-		"dangling symlink": {make: func(r *room) string {
-			r.must(os.Symlink("nowhere", r.path("link")))
-			return r.path("link")
+		"dangling symlink": {make: func(r *testkit.Room) string {
+			r.Must(os.Symlink("nowhere", r.Path("link")))
+			return r.Path("link")
 		}, always: []string{"/link is a symlink to nowhere, which does not"}},
-		"loop": {make: func(r *room) string {
-			r.must(os.Symlink("link", r.path("link")))
-			return r.path("link")
+		"loop": {make: func(r *testkit.Room) string {
+			r.Must(os.Symlink("link", r.Path("link")))
+			return r.Path("link")
 		}, always: []string{"/link"}},
-		"a file as directory": {make: func(r *room) string { return r.script("s", "") + "/x" }, always: []string{"/s/x"}},
-		"a directory":         {make: func(r *room) string { return r.dir }, always: []string{"is not a regular file", "directory"}},
-		"a FIFO":              {make: func(r *room) string { return r.fifo("f") }, always: []string{"is not a regular file", "special file"}},
-		"a file test":         {make: func(*room) string { return "</etc/passwd" }, always: []string{"only MISC_CHECK"}},
-		"not executable": {make: func(r *room) string { return r.file("s", "", 0o644) },
+		"a file as directory": {make: func(r *testkit.Room) string { return r.Script("s", "") + "/x" }, always: []string{"/s/x"}},
+		"a directory":         {make: func(r *testkit.Room) string { return r.Dir }, always: []string{"is not a regular file", "directory"}},
+		"a FIFO":              {make: func(r *testkit.Room) string { return r.FIFO("f") }, always: []string{"is not a regular file", "special file"}},
+		"a file test":         {make: func(*testkit.Room) string { return "</etc/passwd" }, always: []string{"only MISC_CHECK"}},
+		"not executable": {make: func(r *testkit.Room) string { return r.File("s", "", 0o644) },
 			always: []string{"user root (uid 0), group root (gid 0) cannot execute", "mode 0644", "no execute permission"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := command(tt.make(newRoom(t)))
+			s := command(tt.make(testkit.NewRoom(t)))
 			s.User = "root"
 			wantError(t, Check(s, Identity{}), tt.always...)
 			wantError(t, Check(s, Identity{Security: true}), slices.Concat(tt.always, tt.insecure)...)
@@ -205,7 +135,7 @@ func TestX02PathElements(t *testing.T) {
 }
 
 func TestCheckReasonsOfPrivilege(t *testing.T) {
-	nobody(t)
+	testkit.Nobody(t)
 	for name, tt := range map[string]struct {
 		user, group string
 		mode        os.FileMode
@@ -217,21 +147,21 @@ func TestCheckReasonsOfPrivilege(t *testing.T) {
 		"set-gid":      {user: "nobody", mode: os.ModeSetgid, want: "it is set-gid root"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRoom(t)
-			s := &config.Script{Argv: []string{r.file("s", "", 0o777|tt.mode)}, User: tt.user, Group: tt.group}
+			r := testkit.NewRoom(t)
+			s := &config.Script{Argv: []string{r.File("s", "", 0o777|tt.mode)}, User: tt.user, Group: tt.group}
 			wantError(t, Check(s, Identity{Security: true}), tt.want, "enable_script_security", "/s (file")
 		})
 	}
 }
 
 func TestCheckAsAnotherUser(t *testing.T) {
-	u := nobody(t)
-	r := newRoom(t)
-	s := command(r.script("a/s", ""))
+	u := testkit.Nobody(t)
+	r := testkit.NewRoom(t)
+	s := command(r.Script("a/s", ""))
 	s.User = u.Username
 	wantError(t, Check(s, Identity{}))
-	r.must(os.Chmod(r.path("a"), 0o700))
-	wantError(t, Check(s, Identity{}), "user nobody (uid 65534), group nogroup (gid 65534) cannot execute", "no search permission for "+r.path("a")+" (directory, owner root, group root, mode 0700)")
+	r.Must(os.Chmod(r.Path("a"), 0o700))
+	wantError(t, Check(s, Identity{}), "user nobody (uid 65534), group nogroup (gid 65534) cannot execute", "no search permission for "+r.Path("a")+" (directory, owner root, group root, mode 0700)")
 	for _, tt := range []struct {
 		mode     os.FileMode
 		uid, gid int
@@ -242,9 +172,9 @@ func TestCheckAsAnotherUser(t *testing.T) {
 		{0o701, 0, 0, true}, {0o770, 0, 0, false},
 	} {
 		t.Run(fmt.Sprintf("%04o %d:%d", tt.mode, tt.uid, tt.gid), func(t *testing.T) {
-			r.must(os.Chmod(r.path("a"), 0o755))
-			r.must(os.Chmod(r.path("a/s"), tt.mode))
-			r.must(os.Chown(r.path("a/s"), tt.uid, tt.gid))
+			r.Must(os.Chmod(r.Path("a"), 0o755))
+			r.Must(os.Chmod(r.Path("a/s"), tt.mode))
+			r.Must(os.Chown(r.Path("a/s"), tt.uid, tt.gid))
 			if err := Check(s, Identity{}); (err == nil) != tt.ok {
 				t.Errorf("error %v, want none: %t", err, tt.ok)
 			}
@@ -253,10 +183,10 @@ func TestCheckAsAnotherUser(t *testing.T) {
 }
 
 func TestSupplementaryGroupsMayExecute(t *testing.T) {
-	needRoot(t)
-	r := newRoom(t)
-	p := r.file("s", "", 0o710)
-	r.must(os.Chown(p, 0, 54321))
+	testkit.NeedRoot(t)
+	r := testkit.NewRoom(t)
+	p := r.File("s", "", 0o710)
+	r.Must(os.Chown(p, 0, 54321))
 	as := account{user: "x", uid: 54322, gid: 54322}
 	wantError(t, denied(p, as), "no execute permission")
 	as.groups = []uint32{54321}
@@ -269,27 +199,27 @@ func TestCheckOfNothing(t *testing.T) {
 }
 
 func TestSearch(t *testing.T) {
-	r := newRoom(t)
-	r.script("second/tool", "")
-	r.file("first/tool", "", 0o644)
-	r.must(os.Mkdir(r.path("first/dir"), 0o755))
-	t.Setenv("PATH", "relative:"+r.path("first")+":"+r.path("second"))
+	r := testkit.NewRoom(t)
+	r.Script("second/tool", "")
+	r.File("first/tool", "", 0o644)
+	r.Must(os.Mkdir(r.Path("first/dir"), 0o755))
+	t.Setenv("PATH", "relative:"+r.Path("first")+":"+r.Path("second"))
 	s := command("tool")
-	if p, err := examine(s, Identity{}); err != nil || p.path != r.path("second/tool") {
+	if p, err := examine(s, Identity{}); err != nil || p.path != r.Path("second/tool") {
 		t.Errorf("found %q, %v; want the one that is executable", p.path, err)
 	}
 	wantError(t, Check(command("dir"), Identity{}), `"dir" is in no directory of PATH (relative:`)
-	r.must(os.Remove(r.path("second/tool")))
-	wantError(t, Check(s, Identity{}), "cannot execute "+r.path("first/tool"), "mode 0644")
+	r.Must(os.Remove(r.Path("second/tool")))
+	wantError(t, Check(s, Identity{}), "cannot execute "+r.Path("first/tool"), "mode 0644")
 	t.Setenv("PATH", "")
 	wantError(t, Check(command("true"), Identity{}))
 }
 
 func TestRelativeName(t *testing.T) {
-	r := newRoom(t)
-	r.script("a/s", "")
-	t.Chdir(r.dir)
-	if p, err := examine(command("a/s"), Identity{}); err != nil || p.path != r.path("a/s") {
+	r := testkit.NewRoom(t)
+	r.Script("a/s", "")
+	t.Chdir(r.Dir)
+	if p, err := examine(command("a/s"), Identity{}); err != nil || p.path != r.Path("a/s") {
 		t.Errorf("found %q, %v", p.path, err)
 	}
 }

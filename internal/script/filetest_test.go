@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sluice-lb/sluice/internal/config"
+	"github.com/sluice-lb/sluice/internal/testkit"
 )
 
 func TestIsFileTest(t *testing.T) {
@@ -23,23 +24,23 @@ func TestIsFileTest(t *testing.T) {
 
 // TestFileOpens: the same answers for the daemon's own user and for another.
 func TestFileOpens(t *testing.T) {
-	r := newRoom(t)
-	all := r.file("all", "x", 0o644)
-	dangling := r.path("dangling")
-	r.must(os.Symlink("nowhere", dangling))
-	locked := r.file("locked/f", "x", 0o644)
-	r.must(os.Chmod(r.path("locked"), 0o700))
+	r := testkit.NewRoom(t)
+	all := r.File("all", "x", 0o644)
+	dangling := r.Path("dangling")
+	r.Must(os.Symlink("nowhere", dangling))
+	locked := r.File("locked/f", "x", 0o644)
+	r.Must(os.Chmod(r.Path("locked"), 0o700))
 	for name, tt := range map[string]struct {
 		argv       []string
 		own, other string // "" for readable, else what is said
 	}{
 		"a file":     {argv: []string{"<" + all}},
 		"two words":  {argv: []string{"<", all}},
-		"directory":  {argv: []string{"<" + r.dir}},
-		"a FIFO":     {argv: []string{"<" + r.fifo("fifo")}},
-		"not there":  {[]string{"<" + r.path("none")}, "no such file or directory", "/none does not exist"},
+		"directory":  {argv: []string{"<" + r.Dir}},
+		"a FIFO":     {argv: []string{"<" + r.FIFO("fifo")}},
+		"not there":  {[]string{"<" + r.Path("none")}, "no such file or directory", "/none does not exist"},
 		"dangling":   {[]string{"<" + dangling}, "no such file or directory", "/dangling does not exist"},
-		"root's own": {[]string{"<" + r.file("secret", "x", 0o600)}, "", "user nobody (uid 65534), group nogroup (gid 65534) cannot read"},
+		"root's own": {[]string{"<" + r.File("secret", "x", 0o600)}, "", "user nobody (uid 65534), group nogroup (gid 65534) cannot read"},
 		"behind":     {[]string{"<" + locked}, "", "cannot read"},
 	} {
 		t.Run(name, func(t *testing.T) {

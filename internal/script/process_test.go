@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sluice-lb/sluice/internal/config"
+	"github.com/sluice-lb/sluice/internal/testkit"
 )
 
 // patience is what a test waits for what must happen soon; it is only ever used
@@ -35,9 +36,9 @@ func noChildren(t *testing.T) {
 }
 
 // gone waits until no process has the number that a file holds.
-func (r *room) gone(file string) {
+func gone(r *testkit.Room, file string) {
 	r.Helper()
-	pid := strings.TrimSpace(r.read(file))
+	pid := strings.TrimSpace(read(r, file))
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for end := time.Now().Add(patience); time.Now().Before(end); <-tick.C {
@@ -51,12 +52,12 @@ func (r *room) gone(file string) {
 }
 
 // read waits until a file has a whole line.
-func (r *room) read(name string) string {
+func read(r *testkit.Room, name string) string {
 	r.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for end := time.Now().Add(patience); time.Now().Before(end); <-tick.C {
-		if b, err := os.ReadFile(r.path(name)); err == nil && bytes.HasSuffix(b, []byte("\n")) {
+		if b, err := os.ReadFile(r.Path(name)); err == nil && bytes.HasSuffix(b, []byte("\n")) {
 			return string(b)
 		}
 	}
@@ -94,13 +95,13 @@ func TestC05OneOutcome(t *testing.T) {
 		"closes its output":        {body: "exec >&- 2>&-; " + forever, want: flags{timedOut: true}, code: -1, signal: syscall.SIGTERM},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRoom(t)
+			r := testkit.NewRoom(t)
 			body := tt.body
 			if name == "left the group, holds it" {
-				r.fifo("ready")
+				r.FIFO("ready")
 				body = strings.Replace(body, "child;", "child; echo > ready;", 1)
 			}
-			s := command(r.script("s", "cd "+r.dir+"\nexport gate="+r.fifo("gate")+"\n"+body))
+			s := command(r.Script("s", "cd "+r.Dir+"\nexport gate="+r.FIFO("gate")+"\n"+body))
 			c := Command{Script: s, Timeout: patience, KillAfter: patience}
 			if tt.want.timedOut {
 				c.Timeout = short
@@ -112,9 +113,9 @@ func TestC05OneOutcome(t *testing.T) {
 			prepared := "" // the file that shows that the script has come so far
 			switch {
 			case child && tt.want.timedOut:
-				prepared = r.path("child")
+				prepared = r.Path("child")
 			case strings.Contains(body, "> up"):
-				prepared = r.path("up")
+				prepared = r.Path("up")
 			}
 			if prepared != "" {
 				c.Timeout = 5 * short
@@ -140,12 +141,12 @@ func TestC05OneOutcome(t *testing.T) {
 			noChildren(t)
 			switch {
 			case tt.left:
-				pid, err := strconv.Atoi(strings.TrimSpace(r.read("child")))
-				r.must(err)
-				r.must(syscall.Kill(pid, syscall.SIGKILL)) // fails if it is gone
-				r.gone("child")
+				pid, err := strconv.Atoi(strings.TrimSpace(read(r, "child")))
+				r.Must(err)
+				r.Must(syscall.Kill(pid, syscall.SIGKILL)) // fails if it is gone
+				gone(r, "child")
 			case child:
-				r.gone("child")
+				gone(r, "child")
 			}
 		})
 	}
@@ -193,12 +194,12 @@ func TestRunIsCancelled(t *testing.T) {
 		forced bool
 	}{"obeys": {"", false}, "ignores SIGTERM": {"trap '' TERM; ", true}} {
 		t.Run(name, func(t *testing.T) {
-			r := newRoom(t)
-			s := command(r.script("s", tt.trap+"gate="+r.fifo("gate")+"\necho up > "+r.path("up")+"\n"+forever))
+			r := testkit.NewRoom(t)
+			s := command(r.Script("s", tt.trap+"gate="+r.FIFO("gate")+"\necho up > "+r.Path("up")+"\n"+forever))
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan Result, 1)
 			go func() { done <- Run(ctx, Command{Script: s, Timeout: time.Hour, KillAfter: time.Hour}) }()
-			r.read("up")
+			read(r, "up")
 			cancel()
 			select {
 			case res := <-done:
@@ -213,10 +214,10 @@ func TestRunIsCancelled(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("the reason"))
-	r := newRoom(t)
-	res := Run(ctx, Command{Script: command(r.script("s", "echo > "+r.path("ran")))})
+	r := testkit.NewRoom(t)
+	res := Run(ctx, Command{Script: command(r.Script("s", "echo > "+r.Path("ran")))})
 	wantError(t, res.Err, "the reason")
-	if !res.Stopped || exists(r.path("ran")) {
+	if !res.Stopped || exists(r.Path("ran")) {
 		t.Errorf("%+v of a context that was over before", res)
 	}
 }
@@ -224,8 +225,8 @@ func TestRunIsCancelled(t *testing.T) {
 // TestRunWaitsForItsTurn, and not for longer than its context lasts: what could
 // not be started by then is not started later.
 func TestRunWaitsForItsTurn(t *testing.T) {
-	r := newRoom(t)
-	s := command(r.script("s", "echo ran > "+r.path("ran")))
+	r := testkit.NewRoom(t)
+	s := command(r.Script("s", "echo ran > "+r.Path("ran")))
 	busy, free := make(chan struct{}), make(chan struct{})
 	forks.acquire() <- func() { close(busy); <-free } // a fork that hangs
 	<-busy
@@ -235,10 +236,10 @@ func TestRunWaitsForItsTurn(t *testing.T) {
 	close(free)
 	forks.release()
 	wantError(t, res.Err, "too busy", "deadline exceeded")
-	if !res.Stopped || exists(r.path("ran")) {
+	if !res.Stopped || exists(r.Path("ran")) {
 		t.Errorf("%+v", res)
 	}
-	if res := Run(t.Context(), Command{Script: s}); res.Err != nil || !exists(r.path("ran")) {
+	if res := Run(t.Context(), Command{Script: s}); res.Err != nil || !exists(r.Path("ran")) {
 		t.Errorf("after that: %+v", res)
 	}
 	noChildren(t)
@@ -258,15 +259,15 @@ func TestStartStopKill(t *testing.T) {
 		"stop, and kill": {"trap '' TERM; ", func(p *Process) { p.Stop(); p.Kill(); p.Stop() }, syscall.SIGKILL, true, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRoom(t)
-			s := command(r.script("s", tt.trap+"gate="+r.fifo("gate")+"\necho $$ \"$@\" > "+r.path("up")+"\n"+forever), "own")
+			r := testkit.NewRoom(t)
+			s := command(r.Script("s", tt.trap+"gate="+r.FIFO("gate")+"\necho $$ \"$@\" > "+r.Path("up")+"\n"+forever), "own")
 			c := Command{Script: s, Args: []string{"/the/fifo"}, Timeout: tt.timeout, KillAfter: short}
 			if !tt.forced {
 				c.KillAfter = patience
 			}
 			p, err := Start(c)
-			r.must(err)
-			if got, want := r.read("up"), fmt.Sprintf("%d own /the/fifo\n", p.PID()); got != want {
+			r.Must(err)
+			if got, want := read(r, "up"), fmt.Sprintf("%d own /the/fifo\n", p.PID()); got != want {
 				t.Errorf("script saw %q, want %q", got, want)
 			}
 			select {
@@ -294,20 +295,20 @@ func TestStartStopKill(t *testing.T) {
 // TestX02NotStarted: what cannot be started is an error with a reason and never a
 // status, and leaves nothing behind.
 func TestX02NotStarted(t *testing.T) {
-	r := newRoom(t)
+	r := testkit.NewRoom(t)
 	for name, tt := range map[string]struct {
 		c    Command
 		want string
 	}{
 		"nothing":        {Command{}, "no script"},
-		"missing":        {Command{Script: command(r.path("none"))}, "/none does not exist"},
-		"not executable": {Command{Script: command(r.file("a", "#!/bin/sh\n", 0o644))}, "no execute permission"},
-		"interpreter":    {Command{Script: command(r.file("b", "#!/no/such/shell -x\n", 0o755))}, "#!/no/such/shell -x"},
-		"damaged":        {Command{Script: command(r.file("c", "\x7fELF\x00\x00", 0o755))}, "neither a program for this machine nor a script"},
+		"missing":        {Command{Script: command(r.Path("none"))}, "/none does not exist"},
+		"not executable": {Command{Script: command(r.File("a", "#!/bin/sh\n", 0o644))}, "no execute permission"},
+		"interpreter":    {Command{Script: command(r.File("b", "#!/no/such/shell -x\n", 0o755))}, "#!/no/such/shell -x"},
+		"damaged":        {Command{Script: command(r.File("c", "\x7fELF\x00\x00", 0o755))}, "neither a program for this machine nor a script"},
 		"unknown user":   {Command{Script: &config.Script{Argv: []string{"/bin/true"}, User: "no-such-user"}}, "no-such-user"},
 		"file test":      {Command{Script: command("</etc/passwd")}, "only MISC_CHECK"},
-		"NUL":            {Command{Script: command(r.script("d", ""), "a\x00b")}, "invalid argument"},
-		"too long":       {Command{Script: command(r.script("e", "")), Args: []string{strings.Repeat("x", 1<<20)}}, "argument list too long"},
+		"NUL":            {Command{Script: command(r.Script("d", ""), "a\x00b")}, "invalid argument"},
+		"too long":       {Command{Script: command(r.Script("e", "")), Args: []string{strings.Repeat("x", 1<<20)}}, "argument list too long"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			res := Run(t.Context(), tt.c)
@@ -326,7 +327,7 @@ func TestNoResources(t *testing.T) {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &lim); err != nil {
 		t.Fatal(err)
 	}
-	s := command(newRoom(t).script("s", ""))
+	s := command(testkit.NewRoom(t).Script("s", ""))
 	low := lim
 	low.Cur = 3 // what is open stays open; the next descriptor is refused
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &low); err != nil {
@@ -344,9 +345,9 @@ func TestNoResources(t *testing.T) {
 }
 
 func TestWarnings(t *testing.T) {
-	needRoot(t)
-	r := newRoom(t)
-	s := &config.Script{Argv: []string{r.file("s", "exit 7\n", 0o757)}, User: "root"}
+	testkit.NeedRoot(t)
+	r := testkit.NewRoom(t)
+	s := &config.Script{Argv: []string{r.File("s", "exit 7\n", 0o757)}, User: "root"}
 	res := Run(t.Context(), Command{Script: s})
 	if res.Err != nil || res.Code != 7 || len(res.Warnings) != 2 || !strings.Contains(res.Warnings[0], "others can change it") || !strings.Contains(res.Warnings[1], "no #! line") {
 		t.Errorf("%+v", res)
@@ -357,16 +358,16 @@ func TestWarnings(t *testing.T) {
 
 // TestSymlinks: the name that a program is called by is its own business.
 func TestSymlinks(t *testing.T) {
-	r := newRoom(t)
-	r.must(os.Symlink(r.script("real", `echo "$0"`), r.path("link")))
+	r := testkit.NewRoom(t)
+	r.Must(os.Symlink(r.Script("real", `echo "$0"`), r.Path("link")))
 	for symlinks, want := range map[bool]string{false: "real", true: "link"} {
-		res := Run(t.Context(), Command{Script: command(r.path("link")), Identity: Identity{Symlinks: symlinks}})
-		if res.Output != r.path(want) {
+		res := Run(t.Context(), Command{Script: command(r.Path("link")), Identity: Identity{Symlinks: symlinks}})
+		if res.Output != r.Path(want) {
 			t.Errorf("use_symlink_paths %t: ran as %q, want %q; %+v", symlinks, res.Output, want, res)
 		}
 	}
-	r.must(os.Symlink(r.file("plain", `echo "$0"`, 0o755), r.path("plainlink")))
-	if res := Run(t.Context(), Command{Script: command(r.path("plainlink")), Identity: Identity{Symlinks: true}}); res.Output != r.path("plainlink") {
+	r.Must(os.Symlink(r.File("plain", `echo "$0"`, 0o755), r.Path("plainlink")))
+	if res := Run(t.Context(), Command{Script: command(r.Path("plainlink")), Identity: Identity{Symlinks: true}}); res.Output != r.Path("plainlink") {
 		t.Errorf("without #!: %+v", res)
 	}
 }
@@ -374,7 +375,7 @@ func TestSymlinks(t *testing.T) {
 func TestEnvironment(t *testing.T) {
 	t.Setenv("WATCHDOG_USEC", "1")
 	t.Setenv("KEPT", "kept")
-	s := command(newRoom(t).script("s", `echo "${WATCHDOG_USEC-none} $KEPT $ADDED"`))
+	s := command(testkit.NewRoom(t).Script("s", `echo "${WATCHDOG_USEC-none} $KEPT $ADDED"`))
 	if res := Run(t.Context(), Command{Script: s, Env: []string{"ADDED=added"}}); res.Output != "none kept added" {
 		t.Errorf("%+v", res)
 	}
@@ -383,8 +384,8 @@ func TestEnvironment(t *testing.T) {
 // TestManyAtOnce: scripts that run together, most of them into their timeout, get
 // each its own result.
 func TestManyAtOnce(t *testing.T) {
-	r := newRoom(t)
-	s := r.script("s", "[ $1 = wait ] && exec sleep 1000\necho $1; exit $1")
+	r := testkit.NewRoom(t)
+	s := r.Script("s", "[ $1 = wait ] && exec sleep 1000\necho $1; exit $1")
 	var wg sync.WaitGroup
 	for i := range 200 {
 		wg.Go(func() {

@@ -10,13 +10,15 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sluice-lb/sluice/internal/testkit"
 )
 
 // TestThreadsComeAndGo: a script outlives the thread that asked for it, though the
 // kernel ends it with the thread that forked.
 func TestThreadsComeAndGo(t *testing.T) {
-	r := newRoom(t)
-	s := command(r.script("s", "echo up > "+r.path("up")+"\nread x < "+r.fifo("gate")+"\nexit 5"))
+	r := testkit.NewRoom(t)
+	s := command(r.Script("s", "echo up > "+r.Path("up")+"\nread x < "+r.FIFO("gate")+"\nexit 5"))
 	var tid int
 	started, done := make(chan *Process), make(chan struct{})
 	defer close(done)
@@ -41,7 +43,7 @@ func TestThreadsComeAndGo(t *testing.T) {
 		go ask()
 		p = <-started
 	}
-	r.read("up")
+	read(r, "up")
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for end := time.Now().Add(patience); exists("/proc/self/task/" + strconv.Itoa(tid)); <-tick.C {
@@ -49,8 +51,8 @@ func TestThreadsComeAndGo(t *testing.T) {
 			t.Fatal("the thread does not end")
 		}
 	}
-	gate, err := os.OpenFile(r.path("gate"), os.O_WRONLY, 0)
-	r.must(err)
+	gate, err := os.OpenFile(r.Path("gate"), os.O_WRONLY, 0)
+	r.Must(err)
 	gate.WriteString("go\n")
 	gate.Close()
 	if res := p.Result(); res.Code != 5 {
@@ -60,7 +62,7 @@ func TestThreadsComeAndGo(t *testing.T) {
 
 // TestPlainPriority: what makes the daemon fast is not for scripts.
 func TestPlainPriority(t *testing.T) {
-	s := command(newRoom(t).script("s", "nice"))
+	s := command(testkit.NewRoom(t).Script("s", "nice"))
 	nice := func(n int) error {
 		tasks, err := os.ReadDir("/proc/self/task")
 		if err != nil {
@@ -101,20 +103,20 @@ func TestNotAllowedToBecomeTheUser(t *testing.T) {
 }
 
 func TestExplain(t *testing.T) {
-	r := newRoom(t)
+	r := testkit.NewRoom(t)
 	own := account{user: "me", uid: uint32(os.Geteuid()), gid: uint32(os.Getegid())}
 	for name, tt := range map[string]struct {
 		err  syscall.Errno
 		path string
 		want []string
 	}{
-		"the mode says no": {syscall.EACCES, r.file("a", "", 0o644), []string{"no execute permission", "mode 0644"}},
-		"something else":   {syscall.EACCES, r.script("b", ""), []string{"permission denied", "noexec", "user me"}},
-		"binary":           {syscall.ENOENT, r.file("c", "\x7fELF", 0o755), []string{"no such file", "/c"}},
-		"interpreter":      {syscall.ENOENT, r.file("d", "#!/gone", 0o755), []string{"#!/gone"}},
-		"vanished":         {syscall.ENOENT, r.path("e"), []string{"no such file", "/e"}},
-		"busy":             {syscall.ETXTBSY, r.path("f"), []string{"text file busy", "/f"}},
-		"own user":         {syscall.EPERM, r.path("g"), []string{"operation not permitted"}},
+		"the mode says no": {syscall.EACCES, r.File("a", "", 0o644), []string{"no execute permission", "mode 0644"}},
+		"something else":   {syscall.EACCES, r.Script("b", ""), []string{"permission denied", "noexec", "user me"}},
+		"binary":           {syscall.ENOENT, r.File("c", "\x7fELF", 0o755), []string{"no such file", "/c"}},
+		"interpreter":      {syscall.ENOENT, r.File("d", "#!/gone", 0o755), []string{"#!/gone"}},
+		"vanished":         {syscall.ENOENT, r.Path("e"), []string{"no such file", "/e"}},
+		"busy":             {syscall.ETXTBSY, r.Path("f"), []string{"text file busy", "/f"}},
+		"own user":         {syscall.EPERM, r.Path("g"), []string{"operation not permitted"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := explain(tt.err, program{path: tt.path, as: own})
