@@ -98,9 +98,18 @@ const last = "Activating BFD healthchecker"
 // idle is what it logs in place of that when there is nothing to do.
 const idle = "no configuration to run"
 
+// marks are the phrases of each daemon for the same thing.
+type marks struct{ sluice, keepalived phrases }
+
 var (
-	ready    = map[bool]phrases{true: {any: []string{`Ready`}}, false: {any: []string{last, idle}, calm: "Startup complete"}}
-	reloaded = map[bool]phrases{true: {any: []string{"Reloaded", "Reload refused", "Reload not finished"}}, false: {any: []string{last, idle}, calm: "Reload"}}
+	ready = marks{
+		sluice:     phrases{any: []string{"INFO Ready "}},
+		keepalived: phrases{any: []string{last, idle}, calm: "Startup complete"},
+	}
+	reloaded = marks{
+		sluice:     phrases{any: []string{"INFO Reloaded ", "Reload refused", "Reload not finished"}},
+		keepalived: phrases{any: []string{last, idle}, calm: "Reload"},
+	}
 )
 
 const (
@@ -112,8 +121,11 @@ const (
 
 // await waits for a phrase in what the daemon prints from a line on. It returns ""
 // when it came, else what happened instead.
-func (r *run) await(from int, words map[bool]phrases) string {
-	want := words[r.d.Name == Sluice]
+func (r *run) await(from int, m marks) string {
+	want := m.keepalived
+	if r.d.Name == Sluice {
+		want = m.sluice
+	}
 	var calm time.Time
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
