@@ -34,6 +34,7 @@ type reloadTimes struct {
 	reload func(context.Context)
 	// keep leaves the file in its place.
 	keep  bool
+	every time.Duration
 	local *time.Location
 
 	mu     sync.Mutex
@@ -57,7 +58,7 @@ type reloadTimes struct {
 const reloadLook = 2 * time.Second
 
 func newReloadTimes(log *slog.Logger, keep bool, reload func(context.Context)) *reloadTimes {
-	return &reloadTimes{log: log, keep: keep, reload: reload, local: time.Local}
+	return &reloadTimes{log: log, keep: keep, every: reloadLook, reload: reload, local: time.Local}
 }
 
 // configure takes what the running configuration says; "" is no file.
@@ -84,7 +85,7 @@ func (r *reloadTimes) run(ctx context.Context) {
 		if r.look(time.Now()) && ctx.Err() == nil {
 			r.reload(ctx)
 		}
-		wait := reloadLook
+		wait := r.every
 		if !r.due.IsZero() {
 			wait = min(wait, max(0, r.due.Sub(time.Now().Round(0))))
 		}
