@@ -424,7 +424,7 @@ func TestReloadAtATime(t *testing.T) {
 	p := launch(t, "global_defs {\nreload_time_file "+at+"\n}\n"+confText(port), nil)
 	p.out.await(t, 0, "Ready")
 	mark := p.mark()
-	text := time.Now().Add(1500 * time.Millisecond).UTC().Format(time.DateTime) + "Z\n"
+	text := time.Now().Add(1500*time.Millisecond).UTC().Format(time.DateTime) + "Z\n"
 	if err := os.WriteFile(at+".new", []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
