@@ -290,8 +290,14 @@ func (cl *Client) command(ctx context.Context, op string, k ServiceKey, cmd uint
 
 // ask runs one command that has no answer but its acknowledgement.
 func (cl *Client) ask(ctx context.Context, cmd uint8, attributes func([]byte) []byte) error {
+	return cl.exchange(ctx, func() (sent bool, err error) { return cl.c.call(ctx, cmd, attributes, nil) })
+}
+
+// exchange runs one exchange that changes something; sent tells whether the kernel
+// may have acted on it.
+func (cl *Client) exchange(ctx context.Context, f func() (sent bool, err error)) error {
 	_, err := read(ctx, cl, func() (struct{}, error) {
-		sent, err := cl.c.call(ctx, cmd, attributes, nil)
+		sent, err := f()
 		if _, answered := errors.AsType[*kernelError](err); err != nil && sent && !answered {
 			err = fmt.Errorf("%w: %w", ErrUnknownResult, err)
 		}

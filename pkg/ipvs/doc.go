@@ -43,6 +43,10 @@
 // client offers no Set; and while one runs, it refuses destinations of another
 // family than their service's.
 //
+// A thread that is stopped before it first ran makes the kernel answer a stop
+// with EINTR, which netlink never sends: a lone request would wait in vain. The
+// stop goes together with a question that is always answered.
+//
 // # Errors
 //
 // Every error is an [*Error] that names operation and object and unwraps to the

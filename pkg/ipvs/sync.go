@@ -115,12 +115,57 @@ func (cl *Client) StartSyncDaemon(ctx context.Context, d SyncDaemon) error {
 // StopSyncDaemon stops the daemon of a state, whoever started it. One that does
 // not run gives fs.ErrNotExist.
 func (cl *Client) StopSyncDaemon(ctx context.Context, s SyncState) error {
-	return syncError(stopSync, SyncDaemon{State: s}, cl.ask(ctx, cmdDelDaemon, func(b []byte) []byte {
-		start := len(b)
-		b = appendUint32(beginNested(b, attrDaemon), daemonState, uint32(s))
-		endNested(b, start)
-		return b
+	return syncError(stopSync, SyncDaemon{State: s}, cl.exchange(ctx, func() (bool, error) {
+		return cl.c.stopDaemon(ctx, s)
 	}))
+}
+
+// stopDaemon asks for the stop and, in the same send, for something that is
+// always answered. A thread that has not come to run yet ends with EINTR, which is
+// the one result that netlink answers with silence, although the daemon is
+// stopped: so silence before the second answer is success, and nobody has to wait
+// for what will not come.
+func (c *conn) stopDaemon(ctx context.Context, s SyncState) (sent bool, err error) {
+	end, err := c.begin(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer end()
+	stop := c.sequence(2)
+	last := stop + 1
+	c.out = beginMessage(c.out[:0], c.fam, flagRequest|flagAck, stop, cmdDelDaemon)
+	nest := len(c.out)
+	c.out = appendUint32(beginNested(c.out, attrDaemon), daemonState, uint32(s))
+	endNested(c.out, nest)
+	endMessage(c.out, 0)
+	second := len(c.out)
+	c.out = beginMessage(c.out, c.fam, flagRequest|flagAck, last, cmdGetInfo)
+	endMessage(c.out, second)
+	if err := c.sock.send(c.out); err != nil {
+		return false, fmt.Errorf("send: %w", err)
+	}
+	var done, answered bool
+	var result error
+	take := func(h header, data []byte) {
+		if h.typ != msgError || h.seq != stop && h.seq != last || done {
+			return
+		}
+		errno, message, err := status(h, data)
+		if err == nil && errno != 0 {
+			err = &kernelError{errno, message}
+		}
+		if done = h.seq == last; !done || !answered {
+			result = err
+		}
+		answered = true
+	}
+	for !done {
+		if err := c.wait(ctx, take); err != nil {
+			c.dirty = true
+			return true, err
+		}
+	}
+	return true, result
 }
 
 // SyncDaemons lists the daemons that run, the master first.

@@ -45,7 +45,11 @@ func TestSyncCommands(t *testing.T) {
 			sent = b
 			hs, _ := requests(b)
 			putSeq(sent, 0)
-			return []any{errorMessage(hs[0].seq, errno)}
+			out := []any{errorMessage(hs[0].seq, errno)}
+			for _, h := range hs[1:] {
+				out = append(out, message(0x1c, 0, h.seq, []byte{cmdGetInfo, 1, 0, 0}), errorMessage(h.seq, 0))
+			}
+			return out
 		}}
 	}
 	ctx := t.Context()
@@ -60,7 +64,9 @@ func TestSyncCommands(t *testing.T) {
 	if err := scriptedClient(t, answer(0)).StopSyncDaemon(ctx, SyncBackup); err != nil {
 		t.Error(err)
 	}
-	if diff := cmp.Diff(unhex(t, `20000000 1c00 0500 00000000 00000000  0a 01 0000  0c00 0300  0800 0100 02000000`), sent); diff != "" {
+	putSeq(sent[32:], 0)
+	if diff := cmp.Diff(unhex(t, `20000000 1c00 0500 00000000 00000000  0a 01 0000  0c00 0300  0800 0100 02000000
+		14000000 1c00 0500 00000000 00000000  0f 01 0000`), sent); diff != "" {
 		t.Errorf("stop (-want +got):\n%s", diff)
 	}
 	if err := scriptedClient(t, answer(syscall.EEXIST)).StartSyncDaemon(ctx, d); !errors.Is(err, fs.ErrExist) || errors.Is(err, ErrUnknownResult) {
@@ -69,7 +75,23 @@ func TestSyncCommands(t *testing.T) {
 	if err := scriptedClient(t, answer(syscall.ESRCH)).StopSyncDaemon(ctx, SyncMaster); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a second stop: %v", err)
 	}
+	// The kernel answers EINTR with silence, and has stopped the daemon.
+	for _, c := range []struct {
+		second syscall.Errno
+		ok     bool
+	}{{0, true}, {syscall.EPERM, false}} {
+		quiet := &scripted{answer: func(b []byte) []any {
+			hs, _ := requests(b)
+			return []any{errorMessage(hs[0].seq-1, syscall.ESRCH), errorMessage(hs[1].seq, c.second)}
+		}}
+		if err := scriptedClient(t, quiet).StopSyncDaemon(ctx, SyncMaster); (err == nil) != c.ok || errors.Is(err, ErrUnknownResult) {
+			t.Errorf("a stop without answer, and %d to what follows: %v", c.second, err)
+		}
+	}
 	silent := &scripted{answer: func([]byte) []any { return nil }}
+	if err := scriptedClient(t, silent).StopSyncDaemon(ctx, SyncMaster); !errors.Is(err, ErrUnknownResult) {
+		t.Errorf("a stop without any answer: %v", err)
+	}
 	if err := scriptedClient(t, silent).StartSyncDaemon(ctx, d); !errors.Is(err, ErrUnknownResult) {
 		t.Errorf("a start without answer: %v", err)
 	}

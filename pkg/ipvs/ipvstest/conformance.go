@@ -33,7 +33,7 @@ type (
 
 // Conformance runs the suite. open gives an empty table of its own to each
 // subtest and closes it by t.Cleanup. It must stand in a place where the loopback
-// interface is up and has a route for IPv6 multicast, and no synchronisation daemon runs.
+// interface is up and has a route for ff05::/16, and no synchronisation daemon runs.
 func Conformance(t *testing.T, open func(t *testing.T) Kernel) {
 	for _, s := range []struct {
 		name string

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -217,8 +218,10 @@ func newNamespace(t *testing.T) *namespace {
 			err = fmt.Errorf("ip link set lo up: %w: %s", err, out)
 			return
 		}
-		// lo has a route for IPv4 multicast by itself, and none for IPv6.
-		if out, err = exec.Command("ip", "-6", "route", "add", "ff00::/8", "dev", "lo", "table", "local").CombinedOutput(); err != nil {
+		// lo has a route for IPv4 multicast by itself, and none for IPv6. This is
+		// for no more than the suite's group: IPVS takes all that is routed to lo
+		// for an address of its own.
+		if out, err = exec.Command("ip", "-6", "route", "add", "ff05::/16", "dev", "lo", "table", "local").CombinedOutput(); err != nil {
 			err = fmt.Errorf("route IPv6 multicast to lo: %w: %s", err, out)
 			return
 		}
@@ -234,7 +237,8 @@ func newNamespace(t *testing.T) *namespace {
 
 func (n *namespace) dial(t *testing.T) *ipvs.Client {
 	t.Helper()
-	c, err := ipvs.Dial(ipvs.WithNetNSFD(n.fd()))
+	// To stop a thread can take an emulated kernel on a busy machine seconds.
+	c, err := ipvs.Dial(ipvs.WithNetNSFD(n.fd()), ipvs.WithTimeout(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}

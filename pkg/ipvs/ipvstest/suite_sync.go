@@ -135,6 +135,18 @@ func syncDaemons(t *testing.T, k Kernel) {
 			})
 		}
 	}
+	t.Run("stopped at once", func(t *testing.T) {
+		// The kernel's thread may not have run before its end.
+		for n := range 20 {
+			for _, s := range []ipvs.SyncState{ipvs.SyncMaster, ipvs.SyncBackup} {
+				must(t, k.StartSyncDaemon(ctx, ran(s, 1, 0, 0, 0, netip.Addr{})))
+				if err := k.StopSyncDaemon(ctx, s); err != nil {
+					t.Fatalf("%d: %v", n, err)
+				}
+			}
+		}
+		checkDaemons(t, k)
+	})
 	t.Run("both at once", func(t *testing.T) {
 		must(t, k.StartSyncDaemon(ctx, ran(2, 1, 0, 0, 0, netip.Addr{})))
 		must(t, k.StartSyncDaemon(ctx, ran(1, 2, 0, 0, 0, netip.Addr{})))
