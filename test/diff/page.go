@@ -64,8 +64,8 @@ const pageHead = `# Compatibility with keepalived
 <!-- Made by the differential test: "make test-diff ARGS=-update" writes it. -->
 
 sluiced and keepalived %s were run side by side on the same configurations, before the same backends, on Linux %s:
-the kernel's table after each step, what scripts and FIFOs were told, exit statuses and, in most scenarios with
-checks, when which weight changed. The scenarios are in testdata/diff, how they are compared stands in the
+the kernel's table after each step, what scripts and FIFOs were told, exit statuses and, where a scenario asks for
+it, when which weight changed. The scenarios are in testdata/diff, how they are compared stands in the
 documentation of test/diff. A difference without a reason fails the test.
 
 | result | scenarios |
