@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -333,4 +334,41 @@ func TestProcessGivesUp(t *testing.T) {
 		t.Error("given up twice")
 	}
 
+}
+
+// TestEveryThread: a thread that starts while the others are dealt with is dealt
+// with too.
+func TestEveryThread(t *testing.T) {
+	var late int
+	end := make(chan struct{})
+	defer close(end)
+	seen := map[int]int{}
+	err := everyThread(func(tid int) error {
+		seen[tid]++
+		started := make(chan int)
+		for late == 0 { // a goroutine may get a thread that is there already
+			var had []string
+			entries, err := os.ReadDir("/proc/self/task")
+			if err != nil {
+				return err
+			}
+			for _, e := range entries {
+				had = append(had, e.Name())
+			}
+			go func() { runtime.LockOSThread(); started <- unix.Gettid(); <-end }()
+			if tid := <-started; !slices.Contains(had, strconv.Itoa(tid)) {
+				late = tid
+			}
+		}
+		return nil
+	})
+	if err != nil || seen[late] != 1 {
+		t.Errorf("%v; thread %d was dealt with %d times, all: %v", err, late, seen[late], seen)
+	}
+	if err := everyThread(func(int) error { return unix.ESRCH }); err != nil {
+		t.Errorf("threads that have ended: %v", err)
+	}
+	if err := everyThread(func(int) error { return unix.EPERM }); !errors.Is(err, unix.EPERM) {
+		t.Errorf("a refusal: %v", err)
+	}
 }
