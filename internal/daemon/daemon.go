@@ -145,7 +145,6 @@ func newDaemon(opts Options, cfg *config.Config, found diag.List) (*daemon, erro
 	d.outward = newOutward(d.log, opts.Observe)
 	d.outward.configure(cfg)
 	d.reloadFile = reloadFile{log: d.log, idle: opts.Observe}
-	d.reloadFile.remove(cfg.Global.Paths.ReloadFile)
 	d.reloadTimes = newReloadTimes(d.log, opts.Observe, func(ctx context.Context) { d.reload(ctx) })
 	d.dumps = newDumps(d.log)
 	d.settle(cfg)
@@ -173,6 +172,7 @@ func (d *daemon) run(ctx context.Context, signals <-chan os.Signal) error {
 	begun := time.Now()
 	d.pingRefused(ctx, d.config)
 	g := d.config.Global
+	d.reloadFile.remove(g.Paths.ReloadFile)
 	d.runScript(ctx, "startup_script", g.StartupScript, g.StartupTimeout)
 	if err := d.engine.Start(ctx, d.config); err != nil {
 		return err

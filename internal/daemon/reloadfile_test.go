@@ -137,7 +137,6 @@ func TestReloadFileAroundAReload(t *testing.T) {
 	}
 	// As if it were not observing, without a kernel's table to write.
 	d.reloadFile.idle = false
-	d.reloadFile.remove(w.path)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- d.run(ctx, nil) }()

@@ -236,8 +236,9 @@ func nextReload(from time.Time, text string, local *time.Location) (due time.Tim
 	layouts := map[int]string{8: time.TimeOnly, 17: "06-01-02 15:04:05", 19: time.DateTime}
 	layout := layouts[len(s)]
 	asked, err := time.Parse(layout, s)
-	// Parse takes "1:02:03" and fractions as well.
-	if layout == "" || err != nil || asked.Format(layout) != s {
+	// With its length the text is as exact as its layout: Parse would also take an
+	// hour of one digit, or a fraction.
+	if layout == "" || err != nil {
 		return time.Time{}, false, fmt.Errorf("%q is not a time: write HH:MM:SS, YY-MM-DD HH:MM:SS or YYYY-MM-DD HH:MM:SS, with a Z at the end if it is UTC", text)
 	}
 	if layout != time.TimeOnly {
