@@ -109,7 +109,8 @@ What differs from keepalived on purpose:
 - ` + "`lvs_sync_daemon`" + ` with a VRRP instance: no VRRP runs here, so that ` + "`lvs_sync_state`" + ` says which half runs;
 - ` + "`set_supplementary_groups`" + ` is for every script, not for those after it alone;
 - ` + "`state_dump_file`" + ` must be given for a dump to be written, and ` + "`config_save_dir`" + ` saves nothing of a reload that was
-  refused.
+  refused;
+- ` + "`--observe`" + ` makes no ` + "`reload_file`" + ` and deletes no ` + "`reload_time_file`" + `: they are the other daemon's.
 
 What is taken where it stands, as in keepalived: ` + "`script_user`" + ` is for the scripts and FIFOs after it, a real or sorry
 server takes the ` + "`lvs_method`" + ` that its virtual server has at that line, and ` + "`sh-port`" + ` and its like need ` + "`lvs_sched`" + ` before
