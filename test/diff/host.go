@@ -169,7 +169,8 @@ func conclude(o options, all []candidate, keepaliveds []keepalived, results *gue
 	}
 	report.print(out, o.verbose)
 	report.printAgain(out, results.Again)
-	if o.whole() && len(errs) == 0 {
+	// A page of a run that fails is for the one who works on that: asked for only.
+	if o.whole() && (len(errs) == 0 || o.update) {
 		errs = append(errs, report.page(o))
 	}
 	fmt.Fprintf(out, "%s\n", report.summary())

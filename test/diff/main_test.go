@@ -165,6 +165,21 @@ func TestMarkdown(t *testing.T) {
 	}
 }
 
+func TestMarkdownShowsWhatIsUnexplained(t *testing.T) {
+	t.Parallel()
+	r := made(t)
+	r.keepaliveds = r.keepaliveds[1:]
+	page := r.markdown("", nil)
+	for _, want := range []string{"## Unexplained\n", "| b | Title \\| of b | UNEXPLAINED |\n| c | Title \\| of c | UNEXPLAINED |\n", "| same | 1 |\n| different on purpose | 0 |\n"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q:\n%s", want, page)
+		}
+	}
+	if page := made(t).markdown("", nil); strings.Contains(page, "Unexplained") {
+		t.Error("a page of good results speaks of unexplained ones")
+	}
+}
+
 // What needs another run than this one stays as it was, so that the page can be
 // held to the results without it.
 func TestMarkdownKeepsWhatDidNotTakePart(t *testing.T) {
