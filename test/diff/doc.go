@@ -70,7 +70,8 @@
 // A time line is the history of a destination, absent or with a weight, seen every
 // tenth of a second. Both daemons must go through the same phases, and enter each
 // within SECONDS of the other, counted from the same step of the script. What lasts
-// less than three tenths of a second is not seen.
+// less than three tenths of a second is not seen. A first phase that is over within
+// SECONDS may be missing: sluice checks at once, keepalived a second after the start.
 //
 // # Behaviours
 //

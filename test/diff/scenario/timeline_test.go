@@ -55,3 +55,29 @@ func TestTimelinesAreComparedByTheScript(t *testing.T) {
 		t.Errorf("a change 0.9 s later: %q", got)
 	}
 }
+
+func TestNear(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name string
+		a, b []phase
+		want bool
+	}{
+		{"nothing", nil, nil, true},
+		{"the same", []phase{{0, 1}, {5, 2}}, []phase{{1.5, 1}, {3.5, 2}}, true},
+		{"too late", []phase{{0, 1}, {5, 2}}, []phase{{0, 1}, {7.5, 2}}, false},
+		{"another weight", []phase{{0, 1}}, []phase{{0, 2}}, false},
+		{"a phase more", []phase{{0, 1}, {5, 2}}, []phase{{0, 1}}, false},
+		{"gone at the first check", []phase{{0, 1}, {1.3, Absent}}, nil, true},
+		{"another weight at the first check", []phase{{0, 7}, {1.3, 2}, {9, 3}}, []phase{{0.3, 2}, {9, 3}}, true},
+		{"gone too late to be the first check", []phase{{0, 1}, {2.5, Absent}}, nil, false},
+		{"gone later", []phase{{0, 1}, {5, 2}, {6, 3}}, []phase{{0, 1}, {6, 3}}, false},
+	} {
+		if got := near(tt.a, tt.b, 2); got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+		if got := near(tt.b, tt.a, 2); got != tt.want {
+			t.Errorf("%s, the other way: %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}
