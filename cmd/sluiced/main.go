@@ -29,7 +29,7 @@ kernel's IPVS table in step with the verdicts. Runs in the foreground.
 
 Signals:
   HUP   read the configuration again; a refused one changes nothing
-  USR1  write the present state to the log
+  USR1  write the present state to the log, and to state_dump_file if that is set
   TERM, INT  stop, leaving the table as on_stop says (default: remove)
 
 Exit statuses:

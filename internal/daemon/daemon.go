@@ -8,7 +8,7 @@
 // At the end the checks stop first and the table is left as on_stop says last.
 //
 // A second SIGTERM or SIGINT while stopping kills the process: signals have their
-// default effect again once the stop has begun.
+// default effect again a second after the stop has begun.
 package daemon
 
 import (
@@ -57,6 +57,9 @@ type Options struct {
 	Log    *slog.Logger
 	CommandLine
 }
+
+// secondSignal is how long after the first a signal to stop is taken for the same.
+const secondSignal = time.Second
 
 // Exit statuses of Run besides those of a configuration (diag.List.ExitCode).
 const (
@@ -317,10 +320,13 @@ func (d *daemon) signals(ctx context.Context, signals <-chan os.Signal) {
 				d.dumps.state()
 			default:
 				d.log.Info("Stopping", "signal", s.String())
-				signal.Reset(unix.SIGTERM)
-				if !d.opts.IgnoreInterrupt {
-					signal.Reset(unix.SIGINT)
-				}
+				// Some that stop a process signal its group as well, as timeout(1).
+				time.AfterFunc(secondSignal, func() {
+					signal.Reset(unix.SIGTERM)
+					if !d.opts.IgnoreInterrupt {
+						signal.Reset(unix.SIGINT)
+					}
+				})
 				d.tell(d.notify.Stopping())
 				return
 			}

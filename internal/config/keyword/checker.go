@@ -29,6 +29,21 @@ func closeChecker(child *frame) {
 	child.rs.checkers = append(child.rs.checkers, child.ck)
 }
 
+// closeBFD judges the name of a BFD_CHECK, which is not run.
+func closeBFD(child *frame) {
+	const dropped = "keepalived drops the check; BFD_CHECK is not served here in any case"
+	switch c := child.ck; {
+	case c.bfd == "":
+		child.reportBlock(codeBFD, "a BFD_CHECK without name", dropped)
+	case !slices.Contains(child.b.bfds, c.bfd):
+		child.report(codeBFD, c.bfdAt, &c.bfdAt.Words[1], fmt.Sprintf("there is no bfd_instance %s before this line", c.bfd), didYouMean(c.bfd, child.b.bfds, dropped))
+	case slices.Contains(child.rs.bfds, c.bfd):
+		child.report(codeBFD, c.bfdAt, &c.bfdAt.Words[1], fmt.Sprintf("bfd_instance %s has a BFD_CHECK in this real server already", c.bfd), dropped)
+	default:
+		child.rs.bfds = append(child.rs.bfds, c.bfd)
+	}
+}
+
 func setConnectIP(f *frame, v *value) { f.ck.ip = v.addr }
 
 func openURL(f *frame, n *syntax.Node, child *frame) bool {

@@ -77,6 +77,7 @@ var (
 
 	codeMissingSoft = code{"E149", diag.ClassConfig, "a parameter is missing, and keepalived goes on without the line"}
 	codeMiscPath    = code{"E150", diag.ClassConfig, "a MISC_CHECK without misc_path; it is dropped"}
+	codeBFD         = code{"E152", diag.ClassConfig, "a BFD_CHECK whose bfd_instance is missing, unknown or used twice"}
 	codeMulticast   = code{"E151", diag.ClassConfig, "a group of lvs_sync_daemon that is not a multicast address"}
 
 	codeNotServed      = code{"W201", diag.ClassNone, "keepalived's keyword is known, what it asks for is not served yet"}
@@ -131,7 +132,7 @@ func codes() []code {
 		codeOPS, codeSameReal, codeSameVirtual, codeNoCheckPort, codeURL, codeTrackFileUse,
 		codeTrackFile, codeHASuspend, codeGranularity, codeGroupSize, codeLinkLocal, codeHashed,
 		codeHex, codeInSkipped, codeTruncated, codeStatusCode, codeZeroMark,
-		codeTimerDecimals, codeGroupFamily, codeMissingSoft, codeMiscPath, codeMulticast,
+		codeTimerDecimals, codeGroupFamily, codeMissingSoft, codeMiscPath, codeMulticast, codeBFD,
 		codeNotServed, codeIgnoredArg, codeQuorum, codeHysteresis, codeAllZero, codePortReplaced,
 		codeVirtualMerged, codeSameEntry, codeDeprecated, codeShell, codeMarkProtocol,
 		codeTrackFileOrder, codeSurplus, codeSecurity, codeNbGetRetry, codeAddressTail,

@@ -29,6 +29,7 @@ func (p placed) load(x *index) (*config.Config, diag.List) {
 var required = map[string]string{
 	blockTrackFile + "/file": "file /run/t", blockFile + "/track_file": "track_file t",
 	blockURL + "/path": "path /", blockTLSURL + "/path": "path /", blockMisc + "/misc_path": "misc_path /bin/check",
+	blockBFD + "/name":         "name b",
 	blockVirtual + "/protocol": "protocol TCP", blockVirtual + "/lvs_sched": "lvs_sched rr", blockVirtual + "/lvs_method": "lvs_method NAT",
 	blockVirtual + "/quorum": "quorum 3", blockVirtual + "/delay_loop": "delay_loop 20",
 }
@@ -58,6 +59,8 @@ func place(block, name, needs, line string) placed {
 	open := func(s string) { fmt.Fprintln(&b, s+" {") }
 	shut := func() { fmt.Fprintln(&b, "}") }
 
+	open("bfd_instance b")
+	shut()
 	open("global_defs")
 	fmt.Fprintln(&b, "enable_script_security")
 	in(blockGlobal)
@@ -95,7 +98,11 @@ func place(block, name, needs, line string) placed {
 			continue
 		}
 		open(c)
-		in(c)
+		if c == blockBFD {
+			in(c, "name")
+		} else {
+			in(c)
+		}
 		shut()
 	}
 	open(blockSMTP)
@@ -187,6 +194,8 @@ var examples = map[string]example{
 	"real_server/HTTP_GET":                   {args: "{\nurl {\npath /\n}\n}"},
 	"real_server/SSL_GET":                    {args: "{\nurl {\npath /\n}\n}"},
 	"real_server/FILE_CHECK":                 {args: "{\ntrack_file t\n}"},
+	"real_server/BFD_CHECK":                  {args: "{\nname b\n}"},
+	"BFD_CHECK/name":                         {args: "b"},
 	"real_server/MISC_CHECK":                 {args: "{\nmisc_path /bin/x\n}"},
 	"HTTP_GET/url":                           {args: "{\npath /x\n}"},
 	"SSL_GET/url":                            {args: "{\npath /x\n}"},

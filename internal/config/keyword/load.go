@@ -37,7 +37,9 @@ type builder struct {
 	top   *frame
 
 	// once collects what is reported one time for the file.
-	ignored   []*syntax.Node
+	ignored []*syntax.Node
+	// bfds are the names of bfd_instance blocks so far.
+	bfds      []string
 	unserved  []*unserved
 	extension *syntax.Node
 	extFrame  *frame
@@ -113,6 +115,9 @@ func (f *frame) statement(n *syntax.Node) {
 		}
 	case Skipped:
 		f.b.ignored = append(f.b.ignored, n)
+		if kw.name == blockBFDInstance && len(n.Args()) > 0 {
+			f.b.bfds = append(f.b.bfds, n.Args()[0].Text)
+		}
 		f.swallowed(n, n)
 		return
 	case NotServed:

@@ -1,6 +1,7 @@
 package keyword_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -406,9 +407,28 @@ func TestWordsThatLoseNothingAreSilent(t *testing.T) {
 	if codes(list) != "W201" || list.ExitCode() != 0 {
 		t.Error(list)
 	}
-	_, list = load(t, service("NAT", "real_server 10.0.0.1 80 {\nBFD_CHECK { name a }\nBFD_CHECK { name b }\n}"))
+	_, list = load(t, "bfd_instance a {\n}\nbfd_instance b {\n}\n"+service("NAT", "real_server 10.0.0.1 80 {\nBFD_CHECK { name a }\nBFD_CHECK { name b }\n}"))
+	list = list[1:] // that BFD is not for this daemon
 	if d := only(t, list); d.Code != "W201" || d.Notes[0] != "and 1 more in this configuration" {
 		t.Error(list)
+	}
+}
+
+// TestBFDCheckNeedsItsInstance: it is not run here, but a file that keepalived finds
+// wanting is.
+func TestBFDCheckNeedsItsInstance(t *testing.T) {
+	for check, want := range map[string]string{
+		"BFD_CHECK { name a }":                       "W201",
+		"BFD_CHECK { }":                              "E152 W201",
+		"BFD_CHECK { name c }":                       "W201 E152",
+		"BFD_CHECK { name a }\nBFD_CHECK { name a }": "W201 E152",
+		"BFD_CHECK { name late }":                    "W201 E152",
+	} {
+		_, list := load(t, "bfd_instance a {\n}\n"+service("NAT", "real_server 10.0.0.1 80 {\n"+check+"\n}")+"bfd_instance late {\n}\n")
+		list = slices.DeleteFunc(list, func(d diag.Diagnostic) bool { return d.Code == "N301" })
+		if codes(list) != want {
+			t.Errorf("%s: %v", check, list)
+		}
 	}
 }
 

@@ -157,6 +157,8 @@ type rawReal struct {
 	snmpName     string
 	checkers     []*rawChecker
 	trackUses    []*rawTrackUse
+	// bfds are the instances of its BFD_CHECKs.
+	bfds []string
 }
 
 // rawTrackUse is a track_file of a real server or of a FILE_CHECK.
@@ -203,6 +205,10 @@ type rawChecker struct {
 	miscTimeout time.Duration
 	miscDynamic bool
 	miscUser    opt[[2]string]
+
+	// bfd is the name of a BFD_CHECK.
+	bfd   string
+	bfdAt *syntax.Node
 }
 
 // rawURL is a url block as written.

@@ -56,9 +56,11 @@ const (
 	blockMisc      = "MISC_CHECK"
 	blockFile      = "FILE_CHECK"
 	blockBFD       = "BFD_CHECK"
-	blockURL       = "HTTP_GET url"
-	blockTLSURL    = "SSL_GET url"
-	blockHost      = "SMTP_CHECK host"
+
+	blockBFDInstance = "bfd_instance"
+	blockURL         = "HTTP_GET url"
+	blockTLSURL      = "SSL_GET url"
+	blockHost        = "SMTP_CHECK host"
 )
 
 // dup says what a second use of a keyword in one block means.

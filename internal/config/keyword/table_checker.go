@@ -103,6 +103,6 @@ func otherCheckerRows() []keyword {
 		keyword{name: "misc_dynamic", arg: flag(), def: "off", doc: "an exit status of 2..255 sets the weight to that minus 2", set: func(f *frame, _ *value) { f.ck.miscDynamic = true }},
 		keyword{name: "user", arg: custom("NAME [GROUP]", 1), def: "script_user", doc: "identity", set: setMiscUser})...)
 	return append(rows, each([]string{blockBFD},
-		keyword{name: "name", arg: text(), status: Accepted, doc: "the bfd_instance; required"},
+		keyword{name: "name", arg: text(), status: Accepted, doc: "the bfd_instance, which must stand before; required", set: func(f *frame, v *value) { f.ck.bfd, f.ck.bfdAt = v.text, v.n }},
 		keyword{name: "alpha", arg: boolean(), status: Accepted, def: "the real server's", doc: "down until proven"})...)
 }

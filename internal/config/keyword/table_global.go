@@ -46,7 +46,7 @@ func topRows() []keyword {
 	}
 	rows = append(rows, keyword{name: "child_wait_time", arg: strictNumber(0, maxInt32).in("s"), status: Accepted, def: "5", doc: "there are no children to wait for"})
 	for _, name := range []string{"track_group", "static_ipaddress", "static_routes", "static_rules", "vrrp_sync_group", "garp_group", "linkbeat_interfaces",
-		"vrrp_instance", "vrrp_script", "vrrp_track_process", "interface_up_down_delays", "bfd_instance"} {
+		"vrrp_instance", "vrrp_script", "vrrp_track_process", "interface_up_down_delays", blockBFDInstance} {
 		rows = append(rows, keyword{name: name, arg: anything(), status: Skipped, doc: "VRRP, BFD and static addresses are not for this daemon"})
 	}
 	return rows

@@ -143,7 +143,7 @@ func realRows() []keyword {
 	} {
 		k := keyword{name: c.name, opens: c.name, doc: c.doc, open: openChecker(c.kind), close: closeChecker}
 		if c.kind == config.BFDCheck {
-			k.status, k.feature, k.close = NotServed, c.name, nil
+			k.status, k.feature, k.close = NotServed, c.name, closeBFD
 		}
 		rows = append(rows, k)
 	}
