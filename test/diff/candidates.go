@@ -42,7 +42,10 @@ func load(o options) ([]candidate, error) {
 			return nil, err
 		}
 		s, err := scenario.Parse(name, b)
-		errs = append(errs, err)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
 		if s.Quick || !o.quick {
 			all = append(all, candidate{s: s, archive: b})
 		}
@@ -120,7 +123,10 @@ func loadConfigs(o options) ([]candidate, error) {
 			Files:   []txtar.File{{Name: "run.conf", Data: b}},
 		})
 		s, err := scenario.Parse("config-"+number, archive)
-		errs = append(errs, err)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
 		if o.run.MatchString(s.Name) {
 			all = append(all, candidate{s: s, archive: archive, number: number})
 		}

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"golang.org/x/tools/txtar"
 )
@@ -48,6 +49,9 @@ var verbs = map[string]verb{
 // Parse reads an archive. Every error begins with the name, and the line where
 // it has one; all of them are reported.
 func Parse(name string, archive []byte) (*Scenario, error) {
+	if !utf8.Valid(archive) {
+		return nil, fmt.Errorf("%s: not UTF-8; write other bytes as escapes", name)
+	}
 	a := txtar.Parse(archive)
 	s := &Scenario{Name: name, differs: map[string]Claim{}, expects: map[string]Expectation{}}
 	var errs []error

@@ -171,6 +171,7 @@ func TestSMTPLines(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(whole))
 	f.Add([]byte("title x\ntable a\ndiffers a b\n-- f --\n"))
+	f.Add([]byte("covers \xbe"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s, err := Parse("x", data)
 		if err != nil {
