@@ -62,7 +62,9 @@ type Global struct {
 	LVSFlushOnStop string
 	// ScriptUser and ScriptGroup are the default identity of scripts.
 	ScriptUser, ScriptGroup string
-	EnableScriptSecurity    bool
+	// ScriptUserPos is where script_user stands.
+	ScriptUserPos        diag.Pos
+	EnableScriptSecurity bool
 	// SupplementaryGroups gives scripts their user's other groups too.
 	SupplementaryGroups bool
 	// UseSymlinkPaths runs scripts by the path as written and not the resolved one.

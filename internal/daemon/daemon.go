@@ -403,7 +403,7 @@ func load(opts Options) (*config.Config, diag.List) {
 	}
 	cfg, found := keyword.Load(opts.File, keyword.Options{Options: lang, Strict: opts.Strict})
 	opts.overrule(cfg)
-	return cfg, slices.Concat(found, probeFindings(cfg), scriptFindings(cfg))
+	return cfg, slices.Concat(withoutScripts(found, cfg), probeFindings(cfg), scriptFindings(cfg))
 }
 
 // language gives the configuration language this machine's files, environment and

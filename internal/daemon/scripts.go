@@ -3,6 +3,9 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"os"
+	"os/exec"
+	"slices"
 	"strings"
 	"time"
 
@@ -66,6 +69,14 @@ func scriptFindings(cfg *config.Config) diag.List {
 	}
 	var found diag.List
 	id := identityOf(cfg)
+	if id.User != "" {
+		if _, err := script.RunsAs(&config.Script{Argv: []string{"script_user"}}, id); err != nil {
+			found = append(found, diag.Diagnostic{
+				Severity: diag.Warning, Class: diag.ClassConfig, Code: "W193", Pos: cfg.Global.ScriptUserPos, Width: 1,
+				Message: fmt.Sprintf("script_user cannot be used: %v", err), Hint: "scripts that name no user of their own are not run as long as this holds",
+			})
+		}
+	}
 	for _, u := range scriptsOf(cfg) {
 		check, hint := script.Check, "it is not run as long as this holds"
 		if u.misc {
@@ -82,6 +93,34 @@ func scriptFindings(cfg *config.Config) diag.List {
 		}
 	}
 	return found
+}
+
+// withoutScripts takes the class off the advice on script security if none of the
+// scripts exists: then keepalived -t says nothing of it, and the status of a file that
+// was written elsewhere is that of its other mistakes (facts 11.3).
+func withoutScripts(found diag.List, cfg *config.Config) diag.List {
+	if cfg == nil || slices.ContainsFunc(scriptsOf(cfg), func(u use) bool { return exists(u.script) }) {
+		return found
+	}
+	for i := range found {
+		if found[i].Code == "W215" {
+			found[i].Class = diag.ClassNone
+		}
+	}
+	return found
+}
+
+// exists reports whether there is a program of a script's name.
+func exists(s *config.Script) bool {
+	if script.IsFileTest(s) {
+		return false
+	}
+	if strings.Contains(s.Argv[0], "/") {
+		_, err := os.Stat(s.Argv[0])
+		return err == nil
+	}
+	_, err := exec.LookPath(s.Argv[0])
+	return err == nil
 }
 
 // scriptSummary says as whom the scripts of a configuration run.

@@ -125,3 +125,30 @@ func TestMiscCheckEndToEnd(t *testing.T) {
 		t.Errorf("exit status %d", status)
 	}
 }
+
+// TestSecurityIsOfScriptsThatExist: without enable_script_security the status of a
+// test is 6 if a script is there, and that of nothing to report if none is.
+func TestSecurityIsOfScriptsThatExist(t *testing.T) {
+	for script, want := range map[string]int{"/bin/true": 6, "true": 6, "/nowhere/at-all": 0, "no-such-program": 0} {
+		file := filepath.Join(t.TempDir(), "test.conf")
+		text := "virtual_server 192.0.2.10 80 {\n lvs_sched rr\n lvs_method NAT\n protocol TCP\n quorum_up " + script + "\n real_server 10.0.0.1 80 {\n }\n}\n"
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		if status := Check(&out, file, CheckOptions{}); status != want {
+			t.Errorf("%s: status %d, want %d\n%s", script, status, want, out.String())
+		}
+	}
+}
+
+func TestScriptUserThatDoesNotExist(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "test.conf")
+	if err := os.WriteFile(file, []byte("global_defs {\n script_user no-such-user\n}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if status := Check(&out, file, CheckOptions{}); status != 5 || !strings.Contains(out.String(), "test.conf:2:2: warning: script_user cannot be used: ") {
+		t.Errorf("status %d\n%s", status, out.String())
+	}
+}

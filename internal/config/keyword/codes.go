@@ -99,7 +99,7 @@ var (
 	codeRegexOffsets   = code{"W218", diag.ClassConfig, "regex_min_offset is above regex_max_offset; both are ignored"}
 	codeRegexParts     = code{"W219", diag.ClassNone, "regex settings without a regex"}
 	codeInitRange      = code{"W220", diag.ClassConfig, "init_file is outside -254..254"}
-	codeSorryInhibit   = code{"W221", diag.ClassNone, "the sorry server is a real server too; that one's inhibit_on_failure decides"}
+	codeSorryInhibit   = code{"W221", diag.ClassConfig, "the sorry server is a real server too; that one's inhibit_on_failure decides"}
 	codeGroupPort      = code{"W222", diag.ClassConfig, "a real server's port differs from the ports of its group"}
 	codePersistenceOff = code{"W223", diag.ClassConfig, "persistence_timeout 0 is no persistence"}
 

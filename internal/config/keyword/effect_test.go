@@ -24,7 +24,7 @@ var withoutEffect = map[string]string{
 var compareModel = cmp.Options{
 	cmp.FilterPath(func(p cmp.Path) bool {
 		name := p.Last().String()
-		return name == ".Pos" || name == ".Files"
+		return strings.HasSuffix(name, "Pos") || name == ".Files"
 	}, cmp.Ignore()),
 	cmp.Comparer(func(a, b netip.Addr) bool { return a == b }),
 	cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b }),

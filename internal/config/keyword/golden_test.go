@@ -131,7 +131,7 @@ func again(t interface {
 var ignorePositions = cmp.Options{
 	cmp.FilterPath(func(p cmp.Path) bool {
 		name := p.Last().String()
-		return name == ".Pos" || name == ".Files"
+		return strings.HasSuffix(name, "Pos") || name == ".Files"
 	}, cmp.Ignore()),
 	cmp.Comparer(func(a, b config.VSKey) bool { return a == b }),
 	cmp.Comparer(func(a, b config.RSKey) bool { return a == b }),

@@ -133,9 +133,13 @@ func (b *builder) sorryTwin(d *draft) {
 		if rd.rs.Key != s.Key {
 			continue
 		}
-		if s.Inhibit != rd.rs.Inhibit && d.raw.sorry != nil && d.raw.sorry.inhibit {
+		if s.Inhibit != rd.rs.Inhibit && d.raw.sorry != nil {
 			n := d.raw.sorry.n
-			d.raw.f.report(codeSorryInhibit, n, &n.Words[0], "the sorry server is also a real server", "sorry_server_inhibit is ignored, and the real server's inhibit_on_failure decides, as in keepalived",
+			hint := "sorry_server_inhibit is ignored, and the real server's inhibit_on_failure decides, as in keepalived"
+			if rd.rs.Inhibit {
+				hint = "inhibit_on_failure of the real server holds for the sorry server too, as in keepalived; write sorry_server_inhibit"
+			}
+			d.raw.f.report(codeSorryInhibit, n, &n.Words[0], "the sorry server is also a real server, and only one of the two inhibits", hint,
 				"the real server is on "+lineOf(rd.rs.Pos, n.Pos))
 		}
 		s.Inhibit = rd.rs.Inhibit

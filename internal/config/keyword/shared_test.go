@@ -46,7 +46,7 @@ var collected = map[string]struct {
 	"25":  {codes: "N301 W206", status: 5},
 	"27":  {codes: "W215 W216 W216", status: 6},
 	"28":  {codes: "W215", status: 6},
-	"29":  {codes: "W214", status: 0},
+	"29":  {codes: "W214 W221", status: 5},
 	"31":  {codes: "N301", status: 0},
 	"32":  {codes: "E003 E120 E121", status: 5},
 	"34":  {codes: "F001 N301 E142", status: 5},

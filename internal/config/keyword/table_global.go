@@ -77,6 +77,7 @@ func globalRows() []keyword {
 				}
 				f.surplus(v.n, 2)
 				f.b.raw.global.ScriptUser, f.b.raw.global.ScriptGroup = f.b.raw.scriptUsers[0], f.b.raw.scriptUsers[1]
+				f.b.raw.global.ScriptUserPos = v.n.Pos
 			}},
 		{name: "enable_script_security", arg: none(), def: "off", doc: "do not run scripts that others than root may change",
 			set: func(f *frame, _ *value) { f.b.raw.security, f.b.raw.global.EnableScriptSecurity = true, true }},
