@@ -361,12 +361,13 @@ func TestScriptWithoutInterpreterLine(t *testing.T) {
 func TestTimeoutEndsTheGroup(t *testing.T) {
 	const wait = "while :; do read x < $gate; done"
 	for name, tt := range map[string]struct{ body, child, want string }{
-		"both obey":           {wait, wait, "still running after 200ms"},
-		"the child ignores":   {wait, "trap '' TERM; " + wait, "still running after 200ms"},
+		"both obey":           {wait, wait, "still running after 2s"},
+		"the child ignores":   {wait, "trap '' TERM; " + wait, "still running after 2s"},
 		"both ignore SIGTERM": {"trap '' TERM; " + wait, "trap '' TERM; " + wait, "SIGTERM did not end it"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, Options{Timeout: 200 * time.Millisecond})
+			// Long enough for both to have begun on a busy machine.
+			b := newBench(t, Options{Timeout: 2 * time.Second})
 			b.r.killAfter = 200 * time.Millisecond
 			vars := "gate=" + b.FIFO("gate") + "\n"
 			child := b.Script("child", vars+"echo $$ > "+b.Path("report")+"\n"+tt.child)

@@ -281,21 +281,31 @@ func TestShellRedirectionIsNeverAnIntermediateZero(t *testing.T) {
 	r := watching(t, path)
 	// Truncation and write are apart, each with an event of its own, and each
 	// truncation is certain to have been looked at before the write.
+	slow := 0
 	for v := int64(2); v < 8; v++ {
+		begun := time.Now()
 		f, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
 		r.do(err)
-		deadline := time.Now().Add(patience)
-		for seen := false; !seen; {
+		// On a machine that takes longer than that for a few calls an empty file is
+		// rightly taken for settled, and nothing can be seen in between.
+		for seen := false; !seen && time.Since(begun) < settleTime; {
 			r.w.mu.Lock()
 			seen = !r.w.files[0].unsettled.IsZero()
 			r.w.mu.Unlock()
-			if time.Now().After(deadline) {
-				t.Fatal("the truncation was not looked at")
-			}
 		}
 		fmt.Fprintf(f, "%d\n", v)
 		r.do(f.Close())
-		r.want(v)
+		e := r.next()
+		if e.Value == 0 && time.Since(begun) >= settleTime {
+			slow++
+			e = r.next()
+		}
+		if e.Value != v || e.Warning != "" {
+			t.Fatalf("event %+v, want %d", e, v)
+		}
+	}
+	if slow > 0 {
+		t.Logf("%d of 6 rounds were too slow to say anything", slow)
 	}
 }
 
