@@ -80,7 +80,7 @@ func New(conn IPVS, vss []*VirtualServer, log *slog.Logger) *Applier {
 func (a *Applier) configure(vss []*VirtualServer) {
 	a.vss, a.byKey, a.owners = nil, make(map[config.VSKey]*claim, len(vss)), make(map[ipvs.ServiceKey][]*claim, len(vss))
 	for _, vs := range vss {
-		c := &claim{vs: vs, facts: Facts{Alive: make([]bool, len(vs.Servers)), Failed: make([]bool, len(vs.Servers)), Weight: make([]int64, len(vs.Servers))}}
+		c := &claim{vs: vs, facts: Facts{Alive: make([]bool, len(vs.Servers)), Failed: make([]bool, len(vs.Servers)), Weight: make([]int64, len(vs.Servers)), Maintenance: make([]bool, len(vs.Servers))}}
 		a.vss = append(a.vss, c)
 		a.byKey[vs.Key] = c
 		for _, s := range vs.Services {
@@ -105,6 +105,7 @@ func (a *Applier) Init(vs *framework.VirtualServer) error {
 	for i, rs := range vs.Servers {
 		c.facts.Alive[i], c.facts.Weight[i] = rs.Alive(), rs.Weight()
 		c.facts.Failed[i] = !rs.Alive() && !rs.Unverified()
+		c.facts.Maintenance[i] = rs.Maintenance()
 	}
 	c.facts.Quorum = vs.QuorumUp()
 	c.ready = true
@@ -151,6 +152,18 @@ func (a *Applier) SetWeight(vs config.VSKey, rs config.RSKey, weight int64) erro
 		return fmt.Errorf("set weight: %w", err)
 	}
 	c.facts.Weight[i] = min(max(weight, 0), framework.MaxWeight)
+	a.mark(c)
+	return nil
+}
+
+// SetMaintenance records whether a weight of 0 is a drain that an operator asked
+// for, which outranks a failing check whatever the configured weight is.
+func (a *Applier) SetMaintenance(vs config.VSKey, rs config.RSKey, drained bool) error {
+	c, i, err := a.find(vs, rs)
+	if err != nil {
+		return fmt.Errorf("set maintenance: %w", err)
+	}
+	c.facts.Maintenance[i] = drained
 	a.mark(c)
 	return nil
 }

@@ -13,6 +13,9 @@ type Facts struct {
 	Failed []bool
 	Weight []int64
 	Quorum bool
+	// Maintenance marks a drain that an operator asked for by command. One by a
+	// weight of 0 where the configuration has another needs no mark.
+	Maintenance []bool
 }
 
 // Reasons for leaving, as people read them.
@@ -72,7 +75,7 @@ func desired(t *target, vs *VirtualServer, f Facts) {
 		d := at(rs.Dest, t.service.ServiceKey)
 		d.Weight = uint32(f.Weight[i])
 		switch {
-		case d.Weight == 0 && rs.Weight > 0:
+		case d.Weight == 0 && (rs.Weight > 0 || f.Maintenance[i]):
 			// A maintenance drain outranks the check and the sorry server.
 			t.want(d)
 		case f.Alive[i] && !sorry:

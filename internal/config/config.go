@@ -104,6 +104,9 @@ type Global struct {
 	// TrustNew installs a server that a reload adds before its first good check,
 	// as keepalived does.
 	TrustNew bool
+	// DepartureHold bounds how long the servers that a reload takes away go on
+	// serving while those that replace them are unproven; 0 is no such hold.
+	DepartureHold time.Duration
 }
 
 // Mail is how and to whom alerts are mailed. Nothing is mailed without both To and
@@ -217,6 +220,9 @@ type Paths struct {
 
 // Defaults of the extensions.
 const DefaultDrainInterval = time.Minute
+
+// DefaultDepartureHold is departure_hold without the keyword.
+const DefaultDepartureHold = time.Minute
 
 // SSL is the SSL block: the client side of SSL_GET.
 type SSL struct {

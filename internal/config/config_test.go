@@ -51,6 +51,9 @@ func TestValidateNamesEachBrokenRule(t *testing.T) {
 		"drain_timeout -1s": func(c *config.Config, _ *config.VirtualServer, _ *config.RealServer) {
 			c.Global.DrainTimeout = -time.Second
 		},
+		"departure_hold -1s": func(c *config.Config, _ *config.VirtualServer, _ *config.RealServer) {
+			c.Global.DepartureHold = -time.Second
+		},
 		"track file load twice": func(c *config.Config, _ *config.VirtualServer, _ *config.RealServer) {
 			c.TrackFiles = append(c.TrackFiles, c.TrackFiles[0])
 		},

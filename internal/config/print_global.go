@@ -116,6 +116,7 @@ func (p *printer) global(g *Global, late bool) {
 	p.ext("manage_sysctls", yesNo(g.ManageSysctls))
 	p.ext("ipvs_conntrack", yesNo(g.Conntrack))
 	p.ext("trust_new", yesNo(g.TrustNew))
+	p.ext("departure_hold", timer(g.DepartureHold))
 	p.close()
 	p.text("net_namespace", g.NetNamespace)
 	if g.NetNamespaceIPVSSet {

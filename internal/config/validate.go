@@ -15,6 +15,7 @@ func Validate(c *Config) error {
 	var v validator
 	v.need(c.Global.DrainInterval > 0, "drain_interval %v is not above 0", c.Global.DrainInterval)
 	v.need(c.Global.DrainTimeout >= 0, "drain_timeout %v is negative", c.Global.DrainTimeout)
+	v.need(c.Global.DepartureHold >= 0, "departure_hold %v is negative", c.Global.DepartureHold)
 	v.global(&c.Global)
 	files := map[string]bool{}
 	for _, t := range c.TrackFiles {

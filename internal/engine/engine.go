@@ -92,6 +92,10 @@ type Engine struct {
 	syncing map[ipvs.SyncState]bool
 	// original are the kernel's timeouts before this process changed them.
 	original *ipvs.Timeouts
+	// orders are what operators asked for, holds the departures that wait for
+	// replacements.
+	orders map[orderKey]Order
+	holds  map[config.VSKey]*hold
 	// after is done at the end of the turn, when what it asked for is written and
 	// published.
 	after []func()
@@ -117,6 +121,8 @@ type server struct {
 	tasks [][]*task
 	// suspended: no check runs, since its address is not on this host.
 	suspended bool
+	// hold keeps servers that a reload took away; nil for none.
+	hold *hold
 }
 
 // situation is a real server's state since when and why.
@@ -144,8 +150,8 @@ func New(opts Options) *Engine {
 	}
 	e := &Engine{
 		opts: opts, log: opts.Log, inbox: newInbox(),
-		syncing: map[ipvs.SyncState]bool{},
-		tasks:   map[checker.ID]*task{}, byKey: map[config.VSKey]*server{}, touched: map[*server]bool{},
+		syncing: map[ipvs.SyncState]bool{}, orders: map[orderKey]Order{}, holds: map[config.VSKey]*hold{},
+		tasks: map[checker.ID]*task{}, byKey: map[config.VSKey]*server{}, touched: map[*server]bool{},
 		started: time.Now(),
 	}
 	e.published.Store(&published{})
@@ -228,10 +234,10 @@ func (e *Engine) Start(ctx context.Context, cfg *config.Config) error {
 	values := e.opts.Files.Watch(cfg.TrackFiles)
 	e.config, e.generation = cfg, 1
 	e.reload = Reload{At: time.Now(), OK: true}
-	e.applier = apply.New(nil, translate(cfg), e.log)
+	e.applier = apply.New(nil, translate(cfg.VirtualServers), e.log)
 	e.connect(ctx)
 	for _, vc := range cfg.VirtualServers {
-		fvs, _ := framework.New(vc, e.trustAtStart(vc), lookup(values))
+		fvs, _ := framework.New(vc, e.trustAtStart(vc), lookup(values), e.ordersOf(vc.Key))
 		e.noteStart(e.adopt(fvs, nil, true))
 	}
 	e.index()
@@ -244,9 +250,9 @@ func (e *Engine) Start(ctx context.Context, cfg *config.Config) error {
 	return nil
 }
 
-func translate(cfg *config.Config) []*apply.VirtualServer {
-	vss := make([]*apply.VirtualServer, len(cfg.VirtualServers))
-	for i, vc := range cfg.VirtualServers {
+func translate(vcs []*config.VirtualServer) []*apply.VirtualServer {
+	vss := make([]*apply.VirtualServer, len(vcs))
+	for i, vc := range vcs {
 		vss[i] = apply.Translate(vc)
 	}
 	return vss
@@ -284,6 +290,9 @@ func (e *Engine) wait(now time.Time) time.Duration {
 			next = t
 		}
 	}
+	if d := e.expiry(); !d.IsZero() && d.Before(next) {
+		next = d
+	}
 	if _, d := e.applier.Draining(); !d.IsZero() && d.Before(next) {
 		next = d
 	}
@@ -295,6 +304,7 @@ func (e *Engine) turn(ctx context.Context) {
 	kctx, cancel := context.WithTimeout(ctx, e.opts.KernelTimeout)
 	defer cancel()
 	now := time.Now()
+	e.expire(now)
 	if !e.connected && !e.retryAt.IsZero() && !now.Before(e.retryAt) {
 		e.connect(kctx)
 	}

@@ -92,6 +92,7 @@ func (e *Engine) apply(vs *server, change framework.Change, mail string) {
 			e.log.Info(fmt.Sprintf("Changing weight of service %s in VS %s to %d", name, vs.name, rs.Weight()),
 				"rs", name, "vs", vs.name, "weight", rs.Weight(), "configured", rs.Config.Weight)
 			e.must(e.applier.SetWeight(vs.Config.Key, key, rs.Weight()))
+			e.must(e.applier.SetMaintenance(vs.Config.Key, key, rs.Maintenance()))
 		}
 	}
 	e.logQuorum(vs, change.Quorum)

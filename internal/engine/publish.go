@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -20,6 +21,10 @@ type published struct {
 	pieces []*piece
 	// leaving are the keys behind head.Leaving.
 	leaving []ipvs.ServiceKey
+	// orders are what is behind head.Overrides, and places where their servers are
+	// in the table.
+	orders []Order
+	places [][]place
 }
 
 type piece struct {
@@ -52,6 +57,7 @@ func (e *Engine) publish(now time.Time) {
 		p.head.Leaving = append(p.head.Leaving, serviceOf(v))
 		p.leaving = append(p.leaving, v.Service.ServiceKey)
 	}
+	e.publishOrders(p)
 	clear(e.touched)
 	e.allTouched, e.headTouched = false, false
 	e.published.Store(p)
@@ -66,6 +72,7 @@ func (e *Engine) piece(vs *server, now time.Time) *piece {
 		Alive: vs.Sum(), QuorumUp: vs.QuorumUp(), Since: vs.since,
 		Suspended: vs.suspended, SorryServing: vs.Config.Sorry != nil && !vs.QuorumUp(),
 	}
+	p.vs.Hold = vs.hold.view(vs)
 	if s := vs.Config.Sorry; s != nil {
 		p.vs.Sorry = &SorryServer{Address: s.Key.String(), Serving: p.vs.SorryServing}
 	}
@@ -81,7 +88,7 @@ func (e *Engine) piece(vs *server, now time.Time) *piece {
 	}
 	for i, rs := range vs.Servers {
 		sit := &vs.rs[i]
-		state, reason := situate(vs, rs, sit)
+		state, reason := e.explain(vs, rs, sit)
 		if state != sit.state {
 			sit.state, sit.since = state, now
 		}
@@ -194,6 +201,7 @@ func (e *Engine) snapshot() (*Snapshot, *published) {
 	if e.opts.Scheduler != nil {
 		s.Overdue = e.opts.Scheduler.Overdue()
 	}
+	s.Overrides = slices.Clone(p.head.Overrides)
 	s.VirtualServers = make([]VirtualServer, len(p.pieces))
 	for i, piece := range p.pieces {
 		vs := piece.vs
@@ -251,6 +259,9 @@ func (e *Engine) Status(ctx context.Context) *Snapshot {
 		leaving[j] = e.reread(ctx, s, svc, p.leaving[j])
 	}
 	s.Leaving = leaving
+	if err := e.count(ctx, s.Overrides, p); err != nil {
+		s.Kernel.Error = err.Error()
+	}
 	return s
 }
 

@@ -14,21 +14,30 @@ import (
 // at the end of the turn by the same path as everything else.
 func (ev reloadEvent) handle(e *Engine) {
 	values := e.opts.Files.Watch(ev.config.TrackFiles)
-	old := e.byKey
 	e.config = ev.config
 	e.generation++
 	e.globalsDue, e.globalsAt = true, time.Time{}
-	e.applier.Replace(translate(ev.config))
-	e.vss, e.byKey = nil, make(map[config.VSKey]*server, len(ev.config.VirtualServers))
-	for _, vc := range ev.config.VirtualServers {
+	vcs, holds := e.held(ev.config.VirtualServers, lookup(values))
+	e.install(vcs, holds, lookup(values))
+	e.reload = Reload{At: time.Now(), OK: true}
+	e.after = append(e.after, func() { close(ev.done) })
+}
+
+// install replaces the virtual servers: those that match keep their state.
+func (e *Engine) install(vcs []*config.VirtualServer, holds map[config.VSKey]*hold, values framework.Values) {
+	old := e.byKey
+	e.holds = holds
+	e.applier.Replace(translate(vcs))
+	e.vss, e.byKey = nil, make(map[config.VSKey]*server, len(vcs))
+	for _, vc := range vcs {
 		was, ok := old[vc.Key]
 		if !ok {
 			// Nothing of it serves yet, so it starts as at a cold start.
-			fvs, _ := framework.New(vc, func(rc *config.RealServer) bool { return !alpha(rc) }, lookup(values))
+			fvs, _ := framework.New(vc, func(rc *config.RealServer) bool { return !alpha(rc) }, values, e.ordersOf(vc.Key))
 			e.noteStart(e.adopt(fvs, nil, false))
 			continue
 		}
-		fvs, quorum := framework.Next(was.VirtualServer, vc, e.trustNew(was, vc), lookup(values))
+		fvs, quorum := framework.Next(was.VirtualServer, vc, e.trustNew(was, vc), values, e.ordersOf(vc.Key))
 		vs := e.adopt(fvs, was, false)
 		e.noteGone(was, keys(vc), false, mailRemove)
 		e.logQuorum(vs, quorum)
@@ -46,8 +55,6 @@ func (ev reloadEvent) handle(e *Engine) {
 	for _, vs := range e.vss {
 		e.must(e.applier.Init(vs.VirtualServer))
 	}
-	e.reload = Reload{At: time.Now(), OK: true}
-	e.after = append(e.after, func() { close(ev.done) })
 }
 
 // trustNew decides about real servers that a reload adds to a virtual server. If
@@ -79,7 +86,7 @@ func keys(vc *config.VirtualServer) map[config.RSKey]bool {
 // go on. At a cold start first runs are spread over warmup; what a reload adds is
 // probed at once.
 func (e *Engine) adopt(fvs *framework.VirtualServer, was *server, start bool) *server {
-	vs := &server{VirtualServer: fvs, name: vsName(fvs.Config), since: time.Now(), suspended: e.away(fvs.Config)}
+	vs := &server{VirtualServer: fvs, name: vsName(fvs.Config), since: time.Now(), suspended: e.away(fvs.Config), hold: e.holds[fvs.Config.Key]}
 	byKey := map[config.RSKey]int{}
 	// left are the old tasks that nobody has taken over yet. They are a copy:
 	// readers still hold the old lists.

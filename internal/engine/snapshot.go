@@ -22,6 +22,8 @@ type Snapshot struct {
 	VirtualServers []VirtualServer `json:"virtual_servers"`
 	// Leaving are services no longer configured whose destinations still drain.
 	Leaving []Service `json:"leaving,omitempty"`
+	// Overrides are what operators asked for by command, in the order of time.
+	Overrides []Override `json:"overrides,omitempty"`
 }
 
 // Reload is how the last reload ended; the start counts as the first.
@@ -57,9 +59,11 @@ type VirtualServer struct {
 	// (ha_suspend).
 	Suspended bool `json:"suspended,omitempty"`
 	// SorryServing: the sorry server is in, the real servers are out.
-	SorryServing bool         `json:"sorry_serving"`
-	Sorry        *SorryServer `json:"sorry_server,omitempty"`
-	RealServers  []RealServer `json:"real_servers"`
+	SorryServing bool `json:"sorry_serving"`
+	// Hold is set while servers that a reload took away go on serving.
+	Hold        *Hold        `json:"departure_hold,omitempty"`
+	Sorry       *SorryServer `json:"sorry_server,omitempty"`
+	RealServers []RealServer `json:"real_servers"`
 	// Services are the kernel services this virtual server stands for.
 	Services []Service `json:"services"`
 }
@@ -86,6 +90,9 @@ const (
 	StateMaintenance State = "maintenance"
 	// StateWithdrawn: healthy, but the sorry server serves.
 	StateWithdrawn State = "withdrawn"
+	// StateHeld: no longer configured, but it serves until those that replace it
+	// have passed a check (departure_hold).
+	StateHeld State = "held"
 )
 
 // RealServer is one real server's state within its virtual server.

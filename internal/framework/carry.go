@@ -16,10 +16,11 @@ type Values func(name string) int64
 // New returns the state of a virtual server that has not been known before, with
 // its quorum evaluated from "down" as keepalived does at start. Rules for files
 // must be resolved already: a use names its own weight.
-func New(cfg *config.VirtualServer, trust Trust, values Values) (*VirtualServer, QuorumEvent) {
+func New(cfg *config.VirtualServer, trust Trust, values Values, orders ...Orders) (*VirtualServer, QuorumEvent) {
 	vs := &VirtualServer{Config: cfg}
 	for _, rc := range cfg.RealServers {
 		rs := newServer(rc)
+		rs.order(orders)
 		rs.Trusted = trust(rc)
 		rs.fill(values)
 		vs.Servers = append(vs.Servers, rs)
@@ -57,7 +58,7 @@ func (rs *RealServer) fill(values Values) {
 //   - a new checker on a server that is down must pass before the server is back;
 //   - failures of checkers that are gone vanish with them;
 //   - a new server is trusted as trust says.
-func Next(old *VirtualServer, cfg *config.VirtualServer, trust Trust, values Values) (*VirtualServer, QuorumEvent) {
+func Next(old *VirtualServer, cfg *config.VirtualServer, trust Trust, values Values, orders ...Orders) (*VirtualServer, QuorumEvent) {
 	byKey := make(map[config.RSKey]*RealServer, len(old.Servers))
 	for _, rs := range old.Servers {
 		byKey[rs.Config.Key] = rs
@@ -65,6 +66,7 @@ func Next(old *VirtualServer, cfg *config.VirtualServer, trust Trust, values Val
 	vs := &VirtualServer{Config: cfg, quorumUp: old.quorumUp}
 	for _, rc := range cfg.RealServers {
 		rs := newServer(rc)
+		rs.order(orders)
 		if was, ok := byKey[rc.Key]; ok {
 			rs.Trusted = was.alive
 			match := MatchCheckers(was.Config.Checkers, rc.Checkers)

@@ -25,6 +25,8 @@ type RealServer struct {
 	// Dynamic are the weights that checkers ask for, in the order of
 	// Config.Checkers.
 	Dynamic []Dynamic
+	// Order is what an operator asked of it.
+	Order Order
 
 	alive  bool
 	weight int64
@@ -79,8 +81,11 @@ func (rs *RealServer) Alive() bool { return rs.alive }
 // Weight returns the effective weight, 0..MaxWeight.
 func (rs *RealServer) Weight() int64 { return rs.weight }
 
-// Maintenance reports whether files drain a server that would have a weight.
-func (rs *RealServer) Maintenance() bool { return rs.weight == 0 && rs.Config.Weight > 0 }
+// Maintenance reports whether an operator, files or checks drain a server that would
+// have a weight.
+func (rs *RealServer) Maintenance() bool {
+	return rs.weight == 0 && (rs.Order != Order{} || rs.Config.Weight > 0)
+}
 
 // setFile records a value; for a FILE_CHECK it is the verdict too, at once and
 // without retries (facts 8.3).
@@ -126,10 +131,14 @@ func (rs *RealServer) Unverified() bool {
 // contributes nothing. A fault of a weightless track_file is the operator's "out":
 // weight 0, a drain.
 func (rs *RealServer) computeWeight() int64 {
-	sum := rs.Config.Weight
+	if rs.Order.Drain {
+		return 0
+	}
+	base := rs.BaseWeight()
+	sum := base
 	for i, d := range rs.Dynamic {
 		if d.Set && rs.Checkers[i] != Down {
-			sum += d.Weight - rs.Config.Weight
+			sum += d.Weight - base
 		}
 	}
 	for _, f := range rs.Files {

@@ -72,6 +72,7 @@ func build(x *index, tree *syntax.Tree) (*config.Config, diag.List) {
 	b.raw.tracks = map[string]*rawTrack{}
 	b.raw.global.DrainInterval = config.DefaultDrainInterval
 	b.raw.global.ManageSysctls = true
+	b.raw.global.DepartureHold = config.DefaultDepartureHold
 	b.raw.global.Mail.Timeout = defaultMailTimeout
 	b.raw.global.StartupTimeout, b.raw.global.ShutdownTimeout = defaultScriptTimeout, defaultScriptTimeout
 	b.top = &frame{b: b}

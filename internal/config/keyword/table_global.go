@@ -101,6 +101,8 @@ func globalRows() []keyword {
 			set: g(func(g *config.Global, v *value) { g.Conntrack = v.yes })},
 		{name: "trust_new", arg: boolean(), extension: true, def: "off", doc: "install a real server that a reload adds before its first good check, as keepalived does",
 			set: g(func(g *config.Global, v *value) { g.TrustNew = v.yes })},
+		{name: "departure_hold", arg: timer(0, maxTimer), extension: true, def: "60", doc: "how long servers that a reload takes away keep serving while those that replace them have not passed a check; 0 is off",
+			set: g(func(g *config.Global, v *value) { g.DepartureHold = v.dur })},
 
 		{name: "include_check", arg: custom("[+|-]read match wildcard_match brace_match", 0), doc: "which include problems are errors; the language layer reads it"},
 	}

@@ -1,0 +1,249 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-lb/sluice/internal/config"
+	"github.com/sluice-lb/sluice/internal/framework"
+)
+
+// hold keeps the servers that a reload took away in their virtual server while those
+// that replace them are unproven (departure_hold). A held virtual server runs under
+// a configuration of its own: what the file says, and the departing servers behind
+// it. So checks, weights, quorum, commands and the table need no second rule for
+// them: one that fails its check is out, and they count for the quorum, since its
+// loss would run quorum_down for a pool that serves.
+//
+// The hold ends when the proven weight reaches the quorum, when no held server can
+// serve any more, or after departure_hold. At its end keepalived's rule holds:
+// newcomers without a verdict are trusted unless alpha. If there is none to trust
+// either, no sorry server, and the departing servers still pass their checks, they go
+// on: an empty pool is never the better one.
+type hold struct {
+	since, until time.Time
+	// over: the time has passed and nobody else can serve.
+	over    bool
+	servers map[config.RSKey]bool
+	// file is the virtual server as it is configured.
+	file *config.VirtualServer
+}
+
+// Hold is why servers that are no longer configured still serve.
+type Hold struct {
+	Since time.Time `json:"since"`
+	Until time.Time `json:"until"`
+	// Over: Until has passed, and they go on since nobody else can serve.
+	Over bool `json:"over,omitempty"`
+	// Servers are held, WaitsFor are configured and unproven.
+	Servers  []string `json:"servers"`
+	WaitsFor []string `json:"waits_for"`
+}
+
+// held returns the virtual servers that are to run for those of a file: the file's
+// own, or with departing servers behind it.
+func (e *Engine) held(file []*config.VirtualServer, values framework.Values) ([]*config.VirtualServer, map[config.VSKey]*hold) {
+	vcs, holds := slices.Clone(file), map[config.VSKey]*hold{}
+	for i, vc := range file {
+		was := e.byKey[vc.Key]
+		if was == nil {
+			continue
+		}
+		leaving := e.toHold(was, vc, values)
+		if len(leaving) == 0 {
+			continue
+		}
+		now := time.Now()
+		h := &hold{since: now, until: now.Add(e.config.Global.DepartureHold), servers: map[config.RSKey]bool{}, file: vc}
+		// Only other newcomers make another hold: reloads of the same file must not
+		// put its end off.
+		if was.hold != nil && !adds(vc, was.Config) {
+			h.since, h.until, h.over = was.hold.since, was.hold.until, was.hold.over
+		}
+		with := *vc
+		with.RealServers = slices.Clone(vc.RealServers)
+		for _, rs := range leaving {
+			h.servers[rs.Config.Key] = true
+			with.RealServers = append(with.RealServers, frozen(rs))
+		}
+		vcs[i], holds[vc.Key] = &with, h
+		e.logHold(was, h)
+	}
+	return vcs, holds
+}
+
+// toHold returns the departing servers to hold: those known to be good, if without
+// them the pool would be empty or lose its quorum, and others come in their place.
+func (e *Engine) toHold(was *server, vc *config.VirtualServer, values framework.Values) []*framework.RealServer {
+	sorry := was.Config.Sorry != nil && !was.QuorumUp()
+	if e.config.Global.DepartureHold == 0 || e.away(vc) || sorry {
+		return nil
+	}
+	stays, known := keys(vc), keys(was.Config)
+	var leaving []*framework.RealServer
+	for _, rs := range was.Servers {
+		if !stays[rs.Config.Key] && rs.Usable() && rs.Proven() {
+			leaving = append(leaving, rs)
+		}
+	}
+	comes := slices.ContainsFunc(vc.RealServers, func(rc *config.RealServer) bool {
+		return (!known[rc.Key] || was.hold != nil) && (rc.Weight > 0 || len(rc.TrackFiles) > 0)
+	})
+	if len(leaving) == 0 || !comes {
+		return nil
+	}
+	nobody := func(*config.RealServer) bool { return false }
+	then, _ := framework.Next(was.VirtualServer, vc, nobody, values, e.ordersOf(vc.Key))
+	left := then.Sum()
+	if was.hold != nil {
+		left = then.Proven(nil) // trust_new may have let unproven ones in
+	}
+	if left > 0 && (!was.QuorumUp() || left >= then.Needed()) {
+		return nil
+	}
+	return leaving
+}
+
+// adds reports whether a configuration has servers that another has not.
+func adds(vc, was *config.VirtualServer) bool {
+	known := keys(was)
+	return slices.ContainsFunc(vc.RealServers, func(rc *config.RealServer) bool { return !known[rc.Key] })
+}
+
+// frozen is a departing server's configuration. What files add to its weight stays as
+// it is: nobody watches them for it any more.
+func frozen(rs *framework.RealServer) *config.RealServer {
+	if len(rs.Files) == 0 {
+		return rs.Config
+	}
+	rc := *rs.Config
+	for _, f := range rs.Files {
+		add, _ := f.Status()
+		rc.Weight += add
+	}
+	rc.Weight = min(max(rc.Weight, 1), framework.MaxWeight)
+	rc.TrackFiles = nil
+	rc.Checkers = slices.DeleteFunc(slices.Clone(rc.Checkers), func(c *config.Checker) bool { return c.Kind == config.FileCheck })
+	return &rc
+}
+
+func (e *Engine) logHold(was *server, h *hold) {
+	if was.hold != nil {
+		return
+	}
+	var held []string
+	for _, rs := range was.Servers {
+		if h.servers[rs.Config.Key] {
+			held = append(held, rs.Config.Key.String())
+		}
+	}
+	e.log.Warn("The reload takes away servers that this pool needs, they serve until those in their place have passed a check",
+		"vs", was.name, "held", strings.Join(held, " "), "until", h.until.Format(time.RFC3339), "why", "departure_hold")
+}
+
+// endHolds ends the holds that have nothing to wait for.
+func (e *Engine) endHolds(now time.Time) {
+	ended := map[config.VSKey]bool{}
+	for _, vs := range e.vss {
+		if vs.hold != nil && e.ends(vs, now) {
+			ended[vs.Config.Key] = true
+		}
+	}
+	if len(ended) == 0 {
+		return
+	}
+	var vcs []*config.VirtualServer
+	holds := map[config.VSKey]*hold{}
+	values := map[string]int64{}
+	for _, vs := range e.vss {
+		for _, rs := range vs.Servers {
+			for _, f := range rs.Files {
+				values[f.Name] = f.Value
+			}
+		}
+		switch k := vs.Config.Key; {
+		case ended[k]:
+			vcs = append(vcs, vs.hold.file)
+		default:
+			vcs = append(vcs, vs.Config)
+			if vs.hold != nil {
+				holds[k] = vs.hold
+			}
+		}
+	}
+	e.install(vcs, holds, lookup(values))
+}
+
+// ends decides about one hold.
+func (e *Engine) ends(vs *server, now time.Time) bool {
+	h := vs.hold
+	why := "no departing server can serve any more"
+	switch {
+	case vs.Proven(h.servers) >= vs.Needed():
+		e.log.Info("The servers in their place have passed their checks, departing ones drain", "vs", vs.name, "took", now.Sub(h.since).Round(time.Millisecond))
+		return true
+	case !serves(vs, true):
+	case now.Before(h.until):
+		return false
+	default:
+		why = "departure_hold is over"
+	}
+	for i, rs := range vs.Servers {
+		if !h.servers[rs.Config.Key] && rs.Unverified() && !alpha(rs.Config) {
+			e.apply(vs, vs.TrustUnverified(i), "")
+		}
+	}
+	if serves(vs, true) && !serves(vs, false) && vs.Config.Sorry == nil {
+		if !h.over {
+			h.over = true
+			e.touched[vs] = true
+			e.log.Error("departure_hold is over and no configured server can serve: those that the reload took away go on, or nothing would",
+				"vs", vs.name, "waits_for", strings.Join(h.view(vs).WaitsFor, " "))
+		}
+		return false
+	}
+	e.log.Warn("Departing servers are held no longer, though those in their place have not passed their checks", "vs", vs.name, "why", why)
+	return true
+}
+
+// serves reports whether any server can serve, of the held or of the others.
+func serves(vs *server, held bool) bool {
+	return slices.ContainsFunc(vs.Servers, func(rs *framework.RealServer) bool {
+		return vs.hold.servers[rs.Config.Key] == held && rs.Usable()
+	})
+}
+
+// view describes a hold for readers.
+func (h *hold) view(vs *server) *Hold {
+	if h == nil {
+		return nil
+	}
+	v := &Hold{Since: h.since, Until: h.until, Over: h.over}
+	for _, rs := range vs.Servers {
+		switch name := rs.Config.Key.String(); {
+		case h.servers[rs.Config.Key]:
+			v.Servers = append(v.Servers, name)
+		case !rs.Proven():
+			v.WaitsFor = append(v.WaitsFor, name)
+		}
+	}
+	return v
+}
+
+// explain is situate with what holds and operators add to it.
+func (e *Engine) explain(vs *server, rs *framework.RealServer, sit *situation) (State, string) {
+	state, reason := situate(vs, rs, sit)
+	if h := vs.hold; h != nil && h.servers[rs.Config.Key] {
+		switch {
+		case state != StateUp:
+			reason += "; no longer configured"
+		case h.over:
+			state, reason = StateHeld, "no longer configured, serves since no configured server can"
+		default:
+			state, reason = StateHeld, fmt.Sprintf("no longer configured, serves until those in its place pass a check, at most until %s", h.until.Format(time.TimeOnly))
+		}
+	}
+	return state, e.ordered(vs, rs, reason)
+}
