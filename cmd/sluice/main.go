@@ -28,6 +28,10 @@ func verbs() []verb {
 		{"status", "[--json] [--wide] [--vs FILTER]", "how the pools are, and why", runStatus},
 		{"check", "FILE...", "check configuration files; changes nothing", runCheck},
 		{"reload", "", "have the daemon read its file again, and say how that ended", runReload},
+		{"drain", "VS RS | --server ADDRESS", "take a real server out, keeping its connections", runDrain},
+		{"undrain", "VS RS | --server ADDRESS", "put a drained real server back", runUndrain},
+		{"weight", "VS RS N|default", "change a real server's weight", runWeight},
+		{"drains", "[--json]", "what operators drained and weighed, and what is left on it", runDrains},
 		{"version", "", "print the version", runVersion},
 	}
 }

@@ -65,8 +65,12 @@ func runStatus(args []string, stdout, stderr io.Writer) int {
 
 // colour reports whether w is a terminal whose user has not said no.
 func colour(w io.Writer) bool {
+	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && terminal(w)
+}
+
+func terminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
-	if !ok || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
+	if !ok {
 		return false
 	}
 	fi, err := f.Stat()

@@ -65,14 +65,14 @@ func (c *Client) Status(ctx context.Context) (*engine.Snapshot, error) {
 // StatusJSON returns the daemon's state as it sent it, with whatever fields this
 // release does not know.
 func (c *Client) StatusJSON(ctx context.Context) ([]byte, error) {
-	return c.do(ctx, http.MethodGet, "/v1/status")
+	return c.do(ctx, http.MethodGet, "/v1/status", nil)
 }
 
 // Reload asks the daemon to read its configuration anew and waits for the result.
 // A configuration that was refused is a result, not an error.
 func (c *Client) Reload(ctx context.Context) (engine.Reload, error) {
 	var r engine.Reload
-	b, err := c.do(ctx, http.MethodPost, "/v1/reload")
+	b, err := c.do(ctx, http.MethodPost, "/v1/reload", nil)
 	if err != nil {
 		return r, err
 	}
@@ -82,10 +82,11 @@ func (c *Client) Reload(ctx context.Context) (engine.Reload, error) {
 	return r, nil
 }
 
-func (c *Client) do(ctx context.Context, method, path string) ([]byte, error) {
+// do makes a request with a body or, if that is nil, without.
+func (c *Client) do(ctx context.Context, method, path string, body []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, clientTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, method, "http://sluiced"+path, http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, method, "http://sluiced"+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
@@ -104,6 +105,9 @@ func (c *Client) do(ctx context.Context, method, path string) ([]byte, error) {
 		return bytes.TrimSpace(b), nil
 	case res.StatusCode == http.StatusNotFound:
 		return nil, fmt.Errorf("the daemon has no %s %s: %w; compare: sluice version, and the first line of sluice status", method, path, ErrVersion)
+	}
+	if e := commandError(res.StatusCode, b); e != nil {
+		return nil, e
 	}
 	var p problem
 	if json.Unmarshal(b, &p) != nil || p.Error == "" {

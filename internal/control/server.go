@@ -1,6 +1,7 @@
 package control
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,7 +17,7 @@ import (
 	"github.com/sluice-lb/sluice/internal/engine"
 )
 
-// Limits of a request. Every one in this version is short and without a body.
+// Limits of a request. Every one in this version is short, with a short body or none.
 const (
 	maxHeader    = 8 << 10
 	maxBody      = 64 << 10
@@ -33,6 +34,9 @@ type Server struct {
 	Status func(context.Context) *engine.Snapshot
 	// Reload reads the configuration anew and returns how that ended.
 	Reload func(context.Context) engine.Reload
+	// Operate carries out an operator's command, and Overrides lists what is in force.
+	Operate   func(context.Context, engine.Command) ([]engine.Override, error)
+	Overrides func(context.Context) ([]engine.Override, error)
 	// Log is told who asked for a change; nil for nobody.
 	Log *slog.Logger
 
@@ -102,6 +106,12 @@ func (s *Server) handler() http.Handler {
 	if s.Reload != nil {
 		mux.HandleFunc("POST /v1/reload", s.reload)
 	}
+	if s.Operate != nil {
+		mux.HandleFunc("POST /v1/operate", s.operate)
+	}
+	if s.Overrides != nil {
+		mux.HandleFunc("GET /v1/overrides", s.overrides)
+	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusNotFound, problem{"there is no " + r.Method + " " + r.URL.Path})
 	})
@@ -109,10 +119,12 @@ func (s *Server) handler() http.Handler {
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		// Read to its end, so that a body that is too long is refused before
 		// anything is done.
-		if _, err := io.Copy(io.Discard, r.Body); err != nil {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
 			answer(w, http.StatusRequestEntityTooLarge, problem{"the request's body could not be read: " + err.Error()})
 			return
 		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
 		mux.ServeHTTP(w, r)
 	})
 }

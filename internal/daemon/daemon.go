@@ -164,6 +164,7 @@ func newDaemon(opts Options, cfg *config.Config, found diag.List) (*daemon, erro
 			return nil, fmt.Errorf("control socket: %w", err)
 		}
 		c.Log, c.Status, c.Reload = d.log, d.engine.Status, d.reload
+		c.Operate, c.Overrides = d.engine.Operate, d.engine.Overrides
 		d.control = c
 	}
 	return d, nil

@@ -40,6 +40,7 @@ func (p *printer) virtualServer(vs *engine.VirtualServer, observe bool) {
 	if vs.Suspended {
 		p.line("  %s: its address is not on this host, nothing is checked (ha_suspend)", p.color(odd, "SUSPENDED"))
 	}
+	p.hold(vs.Hold)
 	names := make([]string, len(vs.Services))
 	for i, svc := range vs.Services {
 		names[i] = clean(svc.Name)
@@ -89,7 +90,7 @@ func (p *printer) rows(vs *engine.VirtualServer) []row {
 
 var stateColor = map[engine.State]string{
 	engine.StateUp: good, engine.StateDown: bad, engine.StateUnverified: odd,
-	engine.StateMaintenance: odd, engine.StateWithdrawn: odd,
+	engine.StateMaintenance: odd, engine.StateWithdrawn: odd, engine.StateHeld: odd,
 }
 
 func (p *printer) sorry(s *engine.SorryServer, found []destination) row {
