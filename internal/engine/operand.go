@@ -164,12 +164,14 @@ func vsNames(k config.VSKey, vs *server) []string {
 }
 
 // one picks what a text names: what has exactly that name, else what has it as a part
-// of one.
+// of one. A whole address is no part of another: 10.0.0.1 must not drain 10.0.0.11.
 func one(what, text string, from []operand, names func(operand) []string) (operand, error) {
-	text = canonical(text)
+	text, whole := canonical(text)
 	for _, match := range []func(string) bool{
 		func(n string) bool { return strings.EqualFold(n, text) },
-		func(n string) bool { return text != "" && strings.Contains(strings.ToLower(n), strings.ToLower(text)) },
+		func(n string) bool {
+			return !whole && text != "" && strings.Contains(strings.ToLower(n), strings.ToLower(text))
+		},
 	} {
 		var found []operand
 		for _, t := range from {
@@ -198,16 +200,16 @@ func firsts(ts []operand, names func(operand) []string) []string {
 	return out
 }
 
-// canonical writes an address as names have it.
-func canonical(text string) string {
+// canonical writes an address as names have it, and says whether it is one.
+func canonical(text string) (string, bool) {
 	text = strings.TrimSpace(text)
 	if a, err := netip.ParseAddr(strings.Trim(text, "[]")); err == nil {
-		return a.Unmap().String()
+		return a.Unmap().String(), true
 	}
 	if a, err := netip.ParseAddrPort(text); err == nil {
-		return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()).String()
+		return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()).String(), true
 	}
-	return text
+	return text, false
 }
 
 func unknown(what string, candidates []string) error {

@@ -86,14 +86,16 @@ func (f fakeFiles) Watch(tfs []*config.TrackFile) map[string]int64 {
 // virtual time.
 type rig struct {
 	*testing.T
-	e      *Engine
-	farm   *farm
-	table  *ipvstest.Table
-	files  fakeFiles
-	log    *bytes.Buffer
-	logMu  sync.Mutex
-	notes  []Notice
-	dial   error
+	e     *Engine
+	farm  *farm
+	table *ipvstest.Table
+	files fakeFiles
+	log   *bytes.Buffer
+	logMu sync.Mutex
+	notes []Notice
+	dial  error
+	// orders are what an earlier process left.
+	orders []Order
 	cancel context.CancelCauseFunc
 	done   chan error
 	sched  context.CancelFunc
@@ -135,6 +137,7 @@ func (r *rig) start(cfg *config.Config) {
 		},
 		Scheduler: sched, Files: r.files, Version: "test", ConfigFile: "test.conf",
 	})
+	r.e.Restore(r.orders)
 	ctx, cancel := context.WithCancelCause(r.Context())
 	sctx, scancel := context.WithCancel(r.Context())
 	r.cancel, r.sched, r.done = cancel, scancel, make(chan error, 2)
