@@ -75,7 +75,8 @@ func (e *Engine) held(file []*config.VirtualServer, values framework.Values) ([]
 }
 
 // toHold returns the departing servers to hold: those known to be good, if without
-// them the pool would be empty or lose its quorum, and others come in their place.
+// them the pool would be empty, or lose its quorum while others come in their place.
+// Where the file leaves nobody that could serve, there is nothing to wait for.
 func (e *Engine) toHold(was *server, vc *config.VirtualServer, values framework.Values) []*framework.RealServer {
 	sorry := was.Config.Sorry != nil && !was.QuorumUp()
 	if e.config.Global.DepartureHold == 0 || e.away(vc) || sorry {
@@ -88,10 +89,13 @@ func (e *Engine) toHold(was *server, vc *config.VirtualServer, values framework.
 			leaving = append(leaving, rs)
 		}
 	}
-	comes := slices.ContainsFunc(vc.RealServers, func(rc *config.RealServer) bool {
-		return (!known[rc.Key] || was.hold != nil) && (rc.Weight > 0 || len(rc.TrackFiles) > 0)
-	})
-	if len(leaving) == 0 || !comes {
+	some, comes := false, was.hold != nil
+	for _, rc := range vc.RealServers {
+		if rc.Weight > 0 || len(rc.TrackFiles) > 0 {
+			some, comes = true, comes || !known[rc.Key]
+		}
+	}
+	if len(leaving) == 0 || !some {
 		return nil
 	}
 	nobody := func(*config.RealServer) bool { return false }
@@ -100,7 +104,8 @@ func (e *Engine) toHold(was *server, vc *config.VirtualServer, values framework.
 	if was.hold != nil {
 		left = then.Proven(nil) // trust_new may have let unproven ones in
 	}
-	if left > 0 && (!was.QuorumUp() || left >= then.Needed()) {
+	// A smaller pool may be meant; an empty one is not.
+	if left > 0 && (!comes || !was.QuorumUp() || left >= then.Needed()) {
 		return nil
 	}
 	return leaving
@@ -190,10 +195,8 @@ func (e *Engine) ends(vs *server, now time.Time) bool {
 	default:
 		why = "departure_hold is over"
 	}
-	for i, rs := range vs.Servers {
-		if !h.servers[rs.Config.Key] && rs.Unverified() && !alpha(rs.Config) {
-			e.apply(vs, vs.TrustUnverified(i), "")
-		}
+	for _, i := range unverified(vs) {
+		e.apply(vs, vs.TrustUnverified(i), "")
 	}
 	if serves(vs, true) && !serves(vs, false) && vs.Config.Sorry == nil {
 		if !h.over {
@@ -213,6 +216,29 @@ func serves(vs *server, held bool) bool {
 	return slices.ContainsFunc(vs.Servers, func(rs *framework.RealServer) bool {
 		return vs.hold.servers[rs.Config.Key] == held && rs.Usable()
 	})
+}
+
+// unverified are the newcomers of a held virtual server that may serve on trust when
+// it is held no longer.
+func unverified(vs *server) []int {
+	var is []int
+	for i, rs := range vs.Servers {
+		if !vs.hold.servers[rs.Config.Key] && rs.Unverified() && !alpha(rs.Config) {
+			is = append(is, i)
+		}
+	}
+	return is
+}
+
+// letGo prepares a virtual server whose hold a reload ends: without one that serves
+// already, its newcomers do on trust.
+func letGo(was *server) {
+	if serves(was, false) {
+		return
+	}
+	for _, i := range unverified(was) {
+		was.TrustUnverified(i)
+	}
 }
 
 // view describes a hold for readers.

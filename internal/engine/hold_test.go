@@ -117,6 +117,37 @@ func TestHoldOver(t *testing.T) {
 	}
 }
 
+// TestHoldTurnedOff by a reload in its midst: newcomers without a verdict are trusted.
+func TestHoldTurnedOff(t *testing.T) {
+	inBubble(t, holding(conf(1, 2), time.Minute), func(r *rig) {
+		r.set(3, checker.Unable, "no permission")
+		r.reload(holding(conf(3), time.Minute))
+		r.want("1:1 2:1")
+		r.reload(conf(3))
+		r.want("3:1")
+	})
+}
+
+// TestHoldIsNotPutOff: reloads with the same newcomers keep the end, others move it.
+func TestHoldIsNotPutOff(t *testing.T) {
+	inBubble(t, holding(conf(1, 2), time.Minute), func(r *rig) {
+		newcomersFail(r)
+		until := func(servers ...int) time.Time {
+			r.reload(holding(conf(servers...), time.Minute))
+			r.pass(10 * time.Second)
+			r.want("1:1 2:1")
+			return r.e.Snapshot().VirtualServers[0].Hold.Until
+		}
+		first := until(3)
+		if again := until(3); !again.Equal(first) {
+			t.Errorf("the same file moved the end by %v", again.Sub(first))
+		}
+		if other := until(3, 4); !other.After(first) {
+			t.Error("another newcomer has no time of its own")
+		}
+	})
+}
+
 // TestHoldWithSorryServer: the sorry server is what the file says for such a case.
 func TestHoldWithSorryServer(t *testing.T) {
 	with := func(cfg *config.Config) *config.Config {

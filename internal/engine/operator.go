@@ -56,6 +56,9 @@ type Order struct {
 	Until  time.Time `json:"until,omitzero"`
 }
 
+// maxReason bounds what an operator has to say: it stands in one line of status.
+const maxReason = 1000
+
 type orderKey struct {
 	vs   config.VSKey
 	rs   config.RSKey
@@ -154,6 +157,9 @@ func (e *Engine) operate(c Command) ([]Order, error) {
 	now := time.Now()
 	if !c.Until.IsZero() && !now.Before(c.Until) {
 		return nil, &CommandError{Code: CodeInvalid, Message: fmt.Sprintf("the time %s is over already", c.Until.Format(time.DateTime))}
+	}
+	if len(c.Reason) > maxReason {
+		return nil, &CommandError{Code: CodeInvalid, Message: fmt.Sprintf("the reason is longer than %d bytes", maxReason)}
 	}
 	o := Order{Kind: VerbDrain, Who: cmp.Or(c.Who, "unknown"), Reason: strings.Join(strings.Fields(c.Reason), " "), Since: now, Until: c.Until}
 	switch {

@@ -37,6 +37,9 @@ func (e *Engine) install(vcs []*config.VirtualServer, holds map[config.VSKey]*ho
 			e.noteStart(e.adopt(fvs, nil, false))
 			continue
 		}
+		if was.hold != nil && holds[vc.Key] == nil {
+			letGo(was)
+		}
 		fvs, quorum := framework.Next(was.VirtualServer, vc, e.trustNew(was, vc), values, e.ordersOf(vc.Key))
 		vs := e.adopt(fvs, was, false)
 		e.noteGone(was, keys(vc), false, mailRemove)

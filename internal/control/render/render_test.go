@@ -159,6 +159,8 @@ func TestGolden(t *testing.T) {
 		{"group-observe-wide", group(), Options{Wide: true}, Result{1, true}},
 		{"hostile", hostile, Options{}, Result{1, true}},
 		{"empty", empty, Options{}, Result{0, false}},
+		{"held", held(false), Options{}, Result{1, true}},
+		{"held-over", held(true), Options{Color: true}, Result{1, true}},
 		{"no-match", healthy(), Options{Filter: "10.9.9.9"}, Result{0, true}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
