@@ -39,7 +39,7 @@
 // never deleted and added again: with expire_nodest_conn set that resets its
 // connections.
 //
-// A maintenance drain (a track file takes the weight of a configured server to 0)
+// A maintenance drain (a track file or an operator takes a configured server to 0)
 // outranks a failing check: a server that is being shut down fails its checks, and
 // reacting to that with a deletion would cut the drain short.
 //

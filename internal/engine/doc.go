@@ -19,6 +19,15 @@
 // machine and its phase, and swaps the rules under it. A verdict carries its task;
 // one from a task that a reload removed is ignored.
 //
+// # Operators' orders
+//
+// What an operator asks of a real server by command (drain, weight) is kept by the
+// keys of its virtual and real server and outlives what a reload does to either: a
+// server that a rollback brings back is still drained. It ends by command or at its
+// time. A command that would cost a pool its quorum is refused, since the one who
+// gives it sees one server and not the pool; the drain deletes nothing, so it has no
+// time limit of its own, and only the wait of the one who asked has.
+//
 // # Kernel errors
 //
 // What could not be written stays due in apply and is retried with a growing

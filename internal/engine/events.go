@@ -152,6 +152,7 @@ func (e *Engine) logQuorum(vs *server, ev framework.QuorumEvent) {
 // new; one at weight 0 under inhibit_on_failure was down.
 func (e *Engine) trustAtStart(vc *config.VirtualServer) framework.Trust {
 	vs := e.applier.Lookup(vc.Key)
+	strangers := e.strangersServe(vc)
 	return func(rc *config.RealServer) bool {
 		exists, usable, weight := e.applier.Adopted(vs, rc.Key)
 		switch {
@@ -159,7 +160,7 @@ func (e *Engine) trustAtStart(vc *config.VirtualServer) framework.Trust {
 			return true
 		case alpha(rc):
 			return false
-		case !exists || !usable || e.config.Global.TrustNew:
+		case !exists || !usable || strangers || e.config.Global.TrustNew:
 			return true
 		case weight == 0:
 			return !rc.Inhibit

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-lb/sluice/internal/config"
 	"github.com/sluice-lb/sluice/internal/framework"
+	"github.com/sluice-lb/sluice/pkg/ipvs"
 )
 
 // hold keeps the servers that a reload took away in their virtual server while those
@@ -134,8 +135,40 @@ func frozen(rs *framework.RealServer) *config.RealServer {
 	return &rc
 }
 
+// strangersServe reports whether all that serves in the table at a start is no longer
+// configured: the file changed while nobody ran, or a hold was under way. Its servers
+// drain, so that those of the file must not wait for their checks.
+func (e *Engine) strangersServe(vc *config.VirtualServer) bool {
+	kernel, views := e.applier.Lookup(vc.Key), e.applier.View(vc.Key)
+	if kernel == nil || len(views) == 0 {
+		return false
+	}
+	s := views[0].Service.ServiceKey
+	ours := map[ipvs.DestinationKey]bool{}
+	for _, rc := range vc.RealServers {
+		dk, _ := kernel.Destination(rc.Key, s)
+		ours[dk] = true
+	}
+	if vc.Sorry != nil {
+		// With every method but NAT the port is the service's.
+		ours[ipvs.DestinationKey{Addr: vc.Sorry.Key.Addr().Unmap(), Port: vc.Sorry.Key.Port()}] = true
+		ours[ipvs.DestinationKey{Addr: vc.Sorry.Key.Addr().Unmap(), Port: s.Port}] = true
+	}
+	strangers := false
+	for _, d := range views[0].Destinations {
+		if d.Mirror > 0 && ours[d.DestinationKey] {
+			return false
+		}
+		strangers = strangers || d.Mirror > 0
+	}
+	return strangers
+}
+
 func (e *Engine) logHold(was *server, h *hold) {
 	if was.hold != nil {
+		if !h.until.Equal(was.hold.until) {
+			e.log.Info("Other servers come in place of those that are held, the time of the hold begins anew", "vs", was.name, "until", h.until.Format(time.RFC3339))
+		}
 		return
 	}
 	var held []string

@@ -128,6 +128,30 @@ func TestHoldTurnedOff(t *testing.T) {
 	})
 }
 
+// TestRestartAmongStrangers: nothing that serves is configured any more, since the file
+// changed meanwhile or a hold was under way. Those of the file do not wait then.
+func TestRestartAmongStrangers(t *testing.T) {
+	for name, tt := range map[string]struct {
+		next *config.Config
+		want string
+	}{
+		"replaced":        {conf(3, 4), "1:0 3:1 4:1"},
+		"one that serves": {conf(2, 4), "1:0 2:1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, conf(1, 2), func(r *rig) {
+				r.connections(1, 3)
+				r.crash()
+				r.farm.mu.Lock()
+				r.farm.delay = 500 * time.Millisecond
+				r.farm.mu.Unlock()
+				r.start(tt.next)
+				r.want(tt.want)
+			})
+		})
+	}
+}
+
 // TestHoldIsNotPutOff: reloads with the same newcomers keep the end, others move it.
 func TestHoldIsNotPutOff(t *testing.T) {
 	inBubble(t, holding(conf(1, 2), time.Minute), func(r *rig) {

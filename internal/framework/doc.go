@@ -20,5 +20,7 @@
 //
 // The effective weight is computed from the facts of the moment, the configured
 // weight and each file's last value, never by adding to and subtracting from the
-// last result: that is how keepalived's misc_dynamic weight grows without limit.
+// last result: that is how keepalived's misc_dynamic weight grows without limit. What
+// an operator asks for by command (Order) is one of these facts: a drain is weight 0
+// whatever else there is, a weight stands in for the configured one.
 package framework
