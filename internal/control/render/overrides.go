@@ -43,8 +43,16 @@ func Order(o *engine.Override) string {
 }
 
 // Left says how many connections a drained server still has: "none", "3 active and 1
-// inactive".
+// inactive". A weight that is not 0 yet, since the kernel refused it or another virtual
+// server wants the same destination, is said too.
 func Left(o *engine.Override) string {
+	if o.Kernel > 0 {
+		return fmt.Sprintf("%s; the weight in the kernel is still %d", connections(o), o.Kernel)
+	}
+	return connections(o)
+}
+
+func connections(o *engine.Override) string {
 	switch {
 	case o.Active+o.Inactive == 0:
 		return "none"

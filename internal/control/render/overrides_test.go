@@ -59,7 +59,7 @@ func TestOverridesGolden(t *testing.T) {
 
 func TestLeft(t *testing.T) {
 	for want, o := range map[string]engine.Override{
-		"none": {Persistent: 4}, "3 active": {Active: 3}, "2 inactive": {Inactive: 2}, "3 active and 2 inactive": {Active: 3, Inactive: 2},
+		"none": {Persistent: 4}, "none; the weight in the kernel is still 5": {Kernel: 5}, "3 active": {Active: 3}, "2 inactive": {Inactive: 2}, "3 active and 2 inactive": {Active: 3, Inactive: 2},
 	} {
 		if got := Left(&o); got != want {
 			t.Errorf("%+v: %q, want %q", o, got, want)
