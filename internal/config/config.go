@@ -107,6 +107,12 @@ type Global struct {
 	// DepartureHold bounds how long the servers that a reload takes away go on
 	// serving while those that replace them are unproven; 0 is no such hold.
 	DepartureHold time.Duration
+	// UDPDrainTimeout bounds the drains of UDP and SCTP services; 0 is no drain.
+	UDPDrainTimeout time.Duration
+	// ReconcileInterval is how often the whole of our services is compared with the
+	// kernel; 0 is only on events.
+	ReconcileInterval time.Duration
+	Drift             Drift
 }
 
 // Mail is how and to whom alerts are mailed. Nothing is mailed without both To and
@@ -219,7 +225,11 @@ type Paths struct {
 }
 
 // Defaults of the extensions.
-const DefaultDrainInterval = time.Minute
+const (
+	DefaultDrainInterval     = time.Minute
+	DefaultUDPDrainTimeout   = 10 * time.Second
+	DefaultReconcileInterval = time.Minute
+)
 
 // DefaultDepartureHold is departure_hold without the keyword.
 const DefaultDepartureHold = time.Minute
@@ -406,6 +416,10 @@ type VirtualServer struct {
 
 	// DrainTimeout bounds the drains of this service; 0 is no bound.
 	DrainTimeout time.Duration
+	// UDPDrainTimeout is that of a UDP or SCTP service; 0 is no drain.
+	UDPDrainTimeout time.Duration
+	// OnFailure is what becomes of a server that failed, unless it is inhibited.
+	OnFailure OnFailure
 }
 
 // SorryServer is what serves while the quorum is lost. Its weight is always 1.
@@ -439,6 +453,8 @@ type RealServer struct {
 	Checkers []*Checker
 	// TrackFiles move the weight without a checker (an extension).
 	TrackFiles []TrackFileUse
+	// DrainTimeout bounds this server's drains; 0 is no bound (an extension).
+	DrainTimeout time.Duration
 }
 
 // TrackFileUse is "track_file NAME [weight N]" in a real server.

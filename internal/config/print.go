@@ -247,9 +247,7 @@ func (p *printer) virtual(g *Global, vs *VirtualServer) {
 	p.line("smtp_alert", yesNo(vs.SMTPAlert))
 	p.text("virtualhost", vs.VirtualHost)
 	p.text("snmp_name", vs.SNMPName)
-	if vs.DrainTimeout != g.DrainTimeout {
-		p.ext("drain_timeout", timer(vs.DrainTimeout))
-	}
+	p.departure(vs, g)
 	if s := vs.Sorry; s != nil {
 		p.line("sorry_server", place(s.Key.AddrPort))
 		p.method("sorry_server_lvs_method", s.Forward)
@@ -296,6 +294,9 @@ func (p *printer) real(vs *VirtualServer, rs *RealServer) {
 	p.script("notify_down", rs.NotifyDown)
 	for _, u := range rs.TrackFiles {
 		p.ext("track_file", word(u.Name), "weight", number(u.Weight), reverse(u.Reverse))
+	}
+	if rs.DrainTimeout != vs.DrainTimeout {
+		p.ext("drain_timeout", timer(rs.DrainTimeout))
 	}
 	for _, c := range rs.Checkers {
 		p.checker(vs, rs, c)

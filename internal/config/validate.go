@@ -16,6 +16,8 @@ func Validate(c *Config) error {
 	v.need(c.Global.DrainInterval > 0, "drain_interval %v is not above 0", c.Global.DrainInterval)
 	v.need(c.Global.DrainTimeout >= 0, "drain_timeout %v is negative", c.Global.DrainTimeout)
 	v.need(c.Global.DepartureHold >= 0, "departure_hold %v is negative", c.Global.DepartureHold)
+	v.need(c.Global.UDPDrainTimeout >= 0, "udp_drain_timeout %v is negative", c.Global.UDPDrainTimeout)
+	v.need(c.Global.ReconcileInterval >= 0, "reconcile_interval %v is negative", c.Global.ReconcileInterval)
 	v.global(&c.Global)
 	files := map[string]bool{}
 	for _, t := range c.TrackFiles {
@@ -78,6 +80,7 @@ func (v *validator) virtual(vs *VirtualServer, files map[string]bool) {
 	v.need(vs.Hysteresis < max(vs.Quorum, 1), "hysteresis %d with quorum %d", vs.Hysteresis, vs.Quorum)
 	v.need(len(vs.RealServers) > 0, "no real server")
 	v.need(vs.DrainTimeout >= 0, "drain_timeout %v is negative", vs.DrainTimeout)
+	v.need(vs.UDPDrainTimeout >= 0, "udp_drain_timeout %v is negative", vs.UDPDrainTimeout)
 	if s := vs.Sorry; s != nil {
 		v.server(vs, "sorry server", s.Key, s.Forward)
 	}
@@ -88,6 +91,7 @@ func (v *validator) virtual(vs *VirtualServer, files map[string]bool) {
 		seen[rs.Key] = true
 		v.server(vs, "real server", rs.Key, rs.Forward)
 		v.need(rs.Weight >= 0 && rs.Weight <= 1<<31-1, "real server %s: weight %d", rs.Key, rs.Weight)
+		v.need(rs.DrainTimeout >= 0, "real server %s: drain_timeout %v is negative", rs.Key, rs.DrainTimeout)
 		total += uint64(max(rs.Weight, 0))
 		for _, u := range rs.TrackFiles {
 			v.need(files[u.Name], "real server %s: no track file %q", rs.Key, u.Name)

@@ -71,6 +71,8 @@ func build(x *index, tree *syntax.Tree) (*config.Config, diag.List) {
 	b.raw.groups = map[string]*rawGroup{}
 	b.raw.tracks = map[string]*rawTrack{}
 	b.raw.global.DrainInterval = config.DefaultDrainInterval
+	b.raw.global.UDPDrainTimeout = config.DefaultUDPDrainTimeout
+	b.raw.global.ReconcileInterval = config.DefaultReconcileInterval
 	b.raw.global.ManageSysctls = true
 	b.raw.global.DepartureHold = config.DefaultDepartureHold
 	b.raw.global.Mail.Timeout = defaultMailTimeout

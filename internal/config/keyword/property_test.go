@@ -98,6 +98,9 @@ func drawConfig(t draw) *config.Config {
 	g.DrainTimeout = drawTime(t, "drain timeout", 0, time.Hour)
 	g.OnStop = rapid.SampledFrom([]config.OnStop{config.OnStopRemove, config.OnStopKeep}).Draw(t, "on stop")
 	g.ManageSysctls, g.Conntrack, g.TrustNew = drawBool(t, "sysctls"), drawBool(t, "conntrack"), drawBool(t, "trust")
+	g.UDPDrainTimeout = rapid.SampledFrom([]time.Duration{config.DefaultUDPDrainTimeout, 0, time.Minute}).Draw(t, "udp drain")
+	g.ReconcileInterval = rapid.SampledFrom([]time.Duration{config.DefaultReconcileInterval, 0, 2 * time.Second}).Draw(t, "reconcile")
+	g.Drift = rapid.SampledFrom([]config.Drift{config.DriftRepair, config.DriftReport}).Draw(t, "drift")
 	drawDaemon(t, g)
 	if drawBool(t, "ssl") {
 		c.SSL = &config.SSL{Certificate: drawText(t, "certificate"), Key: drawText(t, "key"), Password: drawText(t, "password"), CA: drawText(t, "ca")}
@@ -250,6 +253,8 @@ func drawVirtual(t draw, g *config.Global, i int, ordinal *int, tracks int) *con
 	vs.HASuspend = vs.Entries[len(vs.Entries)-1].FWMark == 0 && drawBool(t, "ha_suspend")
 	vs.VirtualHost, vs.SNMPName = drawText(t, "virtualhost"), drawText(t, "snmp")
 	vs.DrainTimeout = rapid.SampledFrom([]time.Duration{g.DrainTimeout, 0, 7 * time.Second}).Draw(t, "drain")
+	vs.UDPDrainTimeout = rapid.SampledFrom([]time.Duration{g.UDPDrainTimeout, 0, 7 * time.Second}).Draw(t, "udp drain")
+	vs.OnFailure = rapid.SampledFrom([]config.OnFailure{config.OnFailureRemove, config.OnFailureDrain}).Draw(t, "on_failure")
 	seen := map[netip.Addr]bool{}
 	var total uint64
 	for range rapid.IntRange(1, 4).Draw(t, "real servers") {
@@ -298,6 +303,7 @@ func drawReal(t draw, g *config.Global, vs *config.VirtualServer, v6 bool, track
 	rs.Inhibit, rs.Alpha, rs.SMTPAlert = drawBool(t, "inhibit"), drawBool(t, "alpha"), drawBool(t, "alert")
 	rs.NotifyUp, rs.NotifyDown = drawScript(t, "up"), drawScript(t, "down")
 	rs.VirtualHost, rs.SNMPName = drawText(t, "host"), drawText(t, "snmp")
+	rs.DrainTimeout = rapid.SampledFrom([]time.Duration{vs.DrainTimeout, 0, 9 * time.Second}).Draw(t, "server drain")
 	use := func() config.TrackFileUse {
 		return config.TrackFileUse{Name: trackName(rapid.IntRange(0, tracks-1).Draw(t, "file")), Weight: rapid.Int64Range(-1<<31+1, 1<<31-1).Draw(t, "weight"), Reverse: drawBool(t, "reverse")}
 	}

@@ -127,6 +127,9 @@ type rawVirtual struct {
 	sorry        *rawSorry
 	reals        []*rawReal
 	drainTimeout opt[time.Duration]
+
+	udpDrainTimeout opt[time.Duration]
+	onFailure       config.OnFailure
 }
 
 // rawSorry is a sorry_server as written.
@@ -158,7 +161,8 @@ type rawReal struct {
 	checkers     []*rawChecker
 	trackUses    []*rawTrackUse
 	// bfds are the instances of its BFD_CHECKs.
-	bfds []string
+	bfds         []string
+	drainTimeout opt[time.Duration]
 }
 
 // rawTrackUse is a track_file of a real server or of a FILE_CHECK.

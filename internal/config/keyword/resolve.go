@@ -128,6 +128,9 @@ func (b *builder) virtual(r *rawVirtual) *draft {
 		Omega: r.omega, HASuspend: r.haSuspend, VirtualHost: r.virtualHost, SNMPName: r.snmpName,
 		SMTPAlert:    first(false, r.smtpAlert, b.raw.smtpAlertChecker, b.raw.smtpAlert),
 		DrainTimeout: r.drainTimeout.or(b.raw.global.DrainTimeout),
+
+		UDPDrainTimeout: r.udpDrainTimeout.or(b.raw.global.UDPDrainTimeout),
+		OnFailure:       r.onFailure,
 	}
 	b.serviceRules(d)
 	b.entries(d, family)
@@ -416,6 +419,10 @@ func (b *builder) difference(x, y *draft) string {
 		return "ha_suspend"
 	case a.DrainTimeout != z.DrainTimeout:
 		return "drain_timeout"
+	case a.UDPDrainTimeout != z.UDPDrainTimeout:
+		return "udp_drain_timeout"
+	case a.OnFailure != z.OnFailure:
+		return "on_failure"
 	case a.Sorry != nil && z.Sorry != nil && (a.Sorry.Key != z.Sorry.Key || a.Sorry.Forward != z.Sorry.Forward || a.Sorry.Inhibit != z.Sorry.Inhibit):
 		return "sorry server"
 	}

@@ -31,6 +31,7 @@ func (b *builder) realServer(d *draft, r *rawReal, family config.Family) {
 		NotifyUp: r.up, NotifyDown: r.down,
 		SMTPAlert:   first(true, r.smtpAlert, b.raw.smtpAlertChecker, b.raw.smtpAlert),
 		VirtualHost: r.virtualHost, SNMPName: r.snmpName,
+		DrainTimeout: r.drainTimeout.or(vs.drainTimeout.or(b.raw.global.DrainTimeout)),
 	}
 	rs.Key = config.RSKey{AddrPort: addrPort(r.addr, b.servicePort(d, fwd.Method, r.port, vs.port, f.parent, f.n, fmt.Sprintf("; checks still go to %d", r.port)))}
 	var kept []*rawChecker

@@ -103,6 +103,17 @@ func globalRows() []keyword {
 			set: g(func(g *config.Global, v *value) { g.TrustNew = v.yes })},
 		{name: "departure_hold", arg: timer(0, maxTimer), extension: true, def: "60", doc: "how long servers that a reload takes away keep serving while those that replace them have not passed a check; 0 is off",
 			set: g(func(g *config.Global, v *value) { g.DepartureHold = v.dur })},
+		{name: "udp_drain_timeout", arg: timer(0, maxTimer), extension: true, def: "10", doc: "bound of drains in UDP and SCTP services; 0 deletes at once",
+			set: g(func(g *config.Global, v *value) { g.UDPDrainTimeout = v.dur })},
+		{name: "reconcile_interval", arg: timer(0, maxTimer), extension: true, def: "60", doc: "how often our services are compared with the kernel's table; 0 is only after a reload and when the kernel refuses a change",
+			set: g(func(g *config.Global, v *value) { g.ReconcileInterval = v.dur })},
+		{name: "drift", arg: words("repair", "report"), extension: true, def: "repair", doc: "what somebody else changed in our services is put back, or only logged and shown in status",
+			set: g(func(g *config.Global, v *value) {
+				g.Drift = config.DriftRepair
+				if v.text == "report" {
+					g.Drift = config.DriftReport
+				}
+			})},
 
 		{name: "include_check", arg: custom("[+|-]read match wildcard_match brace_match", 0), doc: "which include problems are errors; the language layer reads it"},
 	}

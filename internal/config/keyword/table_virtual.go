@@ -95,6 +95,15 @@ func virtualRows() []keyword {
 		{name: "sorry_server_lvs_method", arg: custom("as lvs_method", 1), def: "the virtual server's", doc: "its forwarding method; after sorry_server", set: setSorryMethod},
 		{name: "drain_timeout", arg: timer(0, maxTimer), extension: true, def: "global_defs' drain_timeout", doc: "bound of this service's drains; 0 is none",
 			set: func(f *frame, v *value) { f.vs.drainTimeout.set(v.dur) }},
+		{name: "udp_drain_timeout", arg: timer(0, maxTimer), extension: true, def: "global_defs' udp_drain_timeout", doc: "the same for UDP and SCTP; 0 deletes at once",
+			set: func(f *frame, v *value) { f.vs.udpDrainTimeout.set(v.dur) }},
+		{name: "on_failure", arg: words("remove", "drain"), extension: true, def: "remove", doc: "a real server whose check failed is deleted at once, or takes no new connections and is deleted after its last one; inhibit_on_failure goes before, and UDP and SCTP always delete",
+			set: func(f *frame, v *value) {
+				f.vs.onFailure = config.OnFailureRemove
+				if v.text == "drain" {
+					f.vs.onFailure = config.OnFailureDrain
+				}
+			}},
 		{name: "real_server", arg: custom("IP [PORT]", 1), opens: blockReal, doc: "a server of the pool", open: openReal},
 	}
 	rows = append(rows, defaultsRows(func(f *frame) *checkDefaults { return &f.vs.checkDefaults }, "")...)
@@ -123,6 +132,8 @@ func realRows() []keyword {
 		{name: "snmp_name", arg: text(), dup: lastReported, status: Accepted, doc: "name in SNMP",
 			set: func(f *frame, v *value) { f.rs.snmpName = v.text }},
 		{name: "track_file", arg: custom("NAME [weight -2147483647..2147483647 [reverse|noreverse]]", 1), extension: true, dup: cumulative, def: "none", doc: "the file's number moves the weight, down to 0 (maintenance), without being a check", set: setTrackUse},
+		{name: "drain_timeout", arg: timer(0, maxTimer), extension: true, def: "the virtual server's", doc: "bound of this server's drains; 0 is none; not for UDP and SCTP",
+			set: func(f *frame, v *value) { f.rs.drainTimeout.set(v.dur) }},
 	}
 	rows = append(rows, defaultsRows(func(f *frame) *checkDefaults { return &f.rs.checkDefaults }, "the virtual server's")...)
 	for _, c := range []struct {
