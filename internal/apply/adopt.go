@@ -3,7 +3,8 @@ package apply
 import (
 	"context"
 	"errors"
-	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/sluice-lb/sluice/internal/config"
@@ -17,78 +18,61 @@ func (a *Applier) Adopt(ctx context.Context) error {
 	if a.conn == nil {
 		return ErrNoTable
 	}
-	all, err := a.conn.Services(ctx)
-	if err != nil {
-		return fmt.Errorf("read the IPVS table: %w", err)
+	ours := a.ours()
+	found, err := a.read(ctx, ours)
+	adopted := 0
+	for _, k := range ours {
+		a.dirty.add(k)
+		r, ok := found[k]
+		if !ok {
+			continue
+		}
+		if r.held != nil {
+			adopted++
+			a.tellAdopted(k, r.held)
+		}
+		a.take(k, r.held)
 	}
-	there := make(map[ipvs.ServiceKey]ipvs.Service, len(all))
-	for _, s := range all {
-		there[s.ServiceKey] = s.Service
+	if adopted > 0 {
+		a.log.Info("Services that are configured were in the IPVS table, taking them over as they are", "services", adopted)
 	}
-	ours := make([]ipvs.ServiceKey, 0, len(a.mirror)+len(a.owners))
-	for k := range a.mirror {
-		ours = append(ours, k)
+	return err
+}
+
+// tellAdopted logs what of a service that is taken over will change.
+func (a *Applier) tellAdopted(k ipvs.ServiceKey, held *actual) {
+	cs := a.owners[k]
+	if len(cs) == 0 {
+		return
 	}
-	for _, c := range a.vss {
+	known := map[ipvs.DestinationKey]bool{}
+	args := []any{"service", k.String(), "destinations", len(held.order)}
+	for i, c := range cs {
 		for _, s := range c.vs.Services {
-			if _, ok := a.mirror[s.ServiceKey]; !ok {
-				ours = append(ours, s.ServiceKey)
+			if i == 0 && s.ServiceKey == k && !sameService(s, held.service) {
+				found, wanted := serviceTexts(held.service, s)
+				args = append(args, "found", found, "wanted", wanted)
 			}
 		}
-	}
-	var errs []error
-	for _, k := range ours {
-		s, ok := there[k]
-		errs = append(errs, a.load(ctx, k, s, ok))
-	}
-	return errors.Join(errs...)
-}
-
-// resync reads one service again after the table proved to differ from the mirror.
-func (a *Applier) resync(ctx context.Context, k ipvs.ServiceKey) error {
-	// A read of the destinations alone cannot tell an empty service from one
-	// that does not exist, so all services are read.
-	all, err := a.conn.Services(ctx)
-	if err != nil {
-		a.dirty.add(k)
-		return fmt.Errorf("read the IPVS table again: %w", err)
-	}
-	for _, s := range all {
-		if s.ServiceKey == k {
-			return a.load(ctx, k, s.Service, true)
+		for _, rs := range c.vs.Servers {
+			known[at(rs.Dest, k).DestinationKey] = true
+		}
+		if c.vs.SorryServer != nil {
+			known[at(c.vs.SorryServer.Dest, k).DestinationKey] = true
 		}
 	}
-	return a.load(ctx, k, ipvs.Service{}, false)
-}
-
-// load makes the mirror of one service what the table holds.
-func (a *Applier) load(ctx context.Context, k ipvs.ServiceKey, s ipvs.Service, exists bool) error {
-	a.dirty.add(k)
-	if !exists {
-		a.forget(k)
-		return nil
-	}
-	ds, err := a.conn.Destinations(ctx, k)
-	if err != nil {
-		return fmt.Errorf("read the destinations of %s: %w", k, err)
-	}
-	m, was := newActual(s), a.mirror[k]
-	if was != nil {
-		m.timeout = was.timeout
-	}
-	for _, d := range ds {
-		m.put(d.Destination)
-		if was == nil || !was.has(d.DestinationKey) {
-			a.why[parkedKey{k, d.DestinationKey}] = whyUnknown
+	var strangers []string
+	for _, dk := range held.order {
+		if !known[dk] {
+			strangers = append(strangers, dk.String())
 		}
 	}
-	a.mirror[k] = m
-	for pk := range a.parked {
-		if _, ok := m.dests[pk.dest]; pk.service == k && !ok {
-			delete(a.parked, pk)
-		}
+	if len(strangers) > 0 {
+		args = append(args, "not_configured", strings.Join(strangers, " "))
 	}
-	return nil
+	if len(args) > 4 {
+		a.log.Warn("Taking over a service that was in the IPVS table and is not as configured; what is not configured drains", args...)
+	}
 }
 
 // Adopted tells what the table held of a real server when it was last read or
@@ -125,7 +109,7 @@ func (a *Applier) Remove(ctx context.Context) error {
 	}
 	var errs []error
 	for _, err := range a.batch(ctx, ops) {
-		if err != nil && !stalest(err) {
+		if err != nil && !isStale(err) {
 			errs = append(errs, err)
 		}
 	}
@@ -136,6 +120,8 @@ func (a *Applier) Remove(ctx context.Context) error {
 type ServiceView struct {
 	Service      ipvs.Service
 	Destinations []DestinationView
+	// Drift is what somebody else changed and is not put back, or not yet.
+	Drift []Difference
 }
 
 // DestinationView is one destination; a weight of -1 means "not in the table".
@@ -152,6 +138,11 @@ type DrainView struct {
 	WaitsFor string
 	Counters ipvs.Counters
 	Deadline time.Time
+	// EndsBy is when the kernel will have forgotten the connections that are left at
+	// the latest; zero while one is active, or may be made anew.
+	EndsBy time.Time
+	// Note says that it gets new connections all the same, and why.
+	Note string
 }
 
 // View describes the services of one virtual server.
@@ -180,6 +171,9 @@ func (a *Applier) Leaving() []ServiceView {
 
 func (a *Applier) view(s ipvs.Service) ServiceView {
 	v := ServiceView{Service: s}
+	if d := a.drift[s.ServiceKey]; d != nil {
+		v.Drift = slices.Clone(d.found)
+	}
 	t, _ := a.target(s.ServiceKey)
 	m := a.mirror[s.ServiceKey]
 	seen := map[ipvs.DestinationKey]bool{}
@@ -201,7 +195,7 @@ func (a *Applier) view(s ipvs.Service) ServiceView {
 		}
 		k := parkedKey{s.ServiceKey, dk}
 		if p, ok := a.parked[k]; ok {
-			d.Drain = &DrainView{Since: p.since, Why: p.why, WaitsFor: WaitsFor(p.counters), Counters: p.counters, Deadline: a.deadline(k)}
+			d.Drain = &DrainView{Since: p.since, Why: p.why, WaitsFor: WaitsFor(p.counters), Counters: p.counters, Deadline: p.deadline(), EndsBy: a.endsBy(k), Note: p.note}
 		}
 		v.Destinations = append(v.Destinations, d)
 	}

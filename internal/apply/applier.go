@@ -28,6 +28,17 @@ type Applier struct {
 	dirty  dirtySet
 	// why holds reasons for departures that desired cannot know.
 	why map[parkedKey]string
+	// limits are the drain_timeouts of servers that were configured with one of
+	// their own and are no more.
+	limits map[parkedKey]time.Duration
+	// fin is how long the kernel keeps a TCP connection that ends, at most; 0 while
+	// that is not known.
+	fin time.Duration
+
+	// reportOnly: what somebody else changed is left as it is.
+	reportOnly bool
+	drift      map[ipvs.ServiceKey]*drift
+	repaired   uint64
 
 	operations uint64
 }
@@ -72,6 +83,8 @@ func New(conn IPVS, vss []*VirtualServer, log *slog.Logger) *Applier {
 		mirror: map[ipvs.ServiceKey]*actual{},
 		parked: map[parkedKey]*drain{},
 		why:    map[parkedKey]string{},
+		limits: map[parkedKey]time.Duration{},
+		drift:  map[ipvs.ServiceKey]*drift{},
 	}
 	a.configure(vss)
 	return a
@@ -118,6 +131,7 @@ func (a *Applier) Init(vs *framework.VirtualServer) error {
 // deleted last. Init must follow for each virtual server.
 func (a *Applier) Replace(vss []*VirtualServer) {
 	old := a.owners
+	a.keepLimits()
 	a.configure(vss)
 	for k := range a.mirror {
 		a.dirty.add(k)
@@ -128,7 +142,14 @@ func (a *Applier) Replace(vss []*VirtualServer) {
 		for _, d := range a.mirror[k].order {
 			a.why[parkedKey{k, d}] = whyVSRemoved
 		}
-		a.mirror[k].timeout = old[k][0].vs.DrainTimeout
+		was := old[k][0].vs
+		a.mirror[k].timeout, a.mirror[k].atOnce = was.DrainTimeout, false
+		if datagram(k) {
+			a.mirror[k].timeout, a.mirror[k].atOnce = was.UDPDrainTimeout, was.UDPDrainTimeout == 0
+		}
+	}
+	for k, d := range a.parked {
+		d.limit = a.limit(k)
 	}
 }
 
@@ -254,6 +275,7 @@ func (a *Applier) target(k ipvs.ServiceKey) (t *target, ready bool) {
 			for _, s := range c.vs.Services {
 				if s.ServiceKey == k {
 					t = newTarget(s)
+					t.atOnce = datagram(k) && c.vs.UDPDrainTimeout == 0
 				}
 			}
 		}
@@ -265,15 +287,4 @@ func (a *Applier) target(k ipvs.ServiceKey) (t *target, ready bool) {
 		}
 	}
 	return t, true
-}
-
-// timeout returns the bound of a drain in a service.
-func (a *Applier) timeout(k ipvs.ServiceKey) time.Duration {
-	if cs := a.owners[k]; len(cs) > 0 {
-		return cs[0].vs.DrainTimeout
-	}
-	if m := a.mirror[k]; m != nil {
-		return m.timeout
-	}
-	return 0
 }

@@ -275,6 +275,9 @@ func TestLeavingServiceComesBack(t *testing.T) {
 func TestD10DrainTimeout(t *testing.T) {
 	bounded := vsOf(1, 2)
 	bounded.DrainTimeout = 90 * time.Second
+	for _, rs := range bounded.RealServers {
+		rs.DrainTimeout = bounded.DrainTimeout
+	}
 	r := newRig(t, trust, bounded)
 	r.connections(1, 1, 0)
 	left := vsOf(2)

@@ -26,6 +26,7 @@ const (
 	whyVSRemoved = "virtual server removed from the configuration"
 	whyUnchecked = "waits for its first good check"
 	whyUnknown   = "found in the table but not in the configuration"
+	whyFailed    = "failed its check"
 )
 
 // target is what one service of the kernel should hold.
@@ -36,6 +37,8 @@ type target struct {
 	wants map[ipvs.DestinationKey]ipvs.Destination
 	// gone are destinations that must leave at once, not drain.
 	gone map[ipvs.DestinationKey]bool
+	// atOnce: what is not wanted is deleted without a drain.
+	atOnce bool
 	// why says of known destinations that are neither wanted nor gone why they
 	// leave.
 	why map[ipvs.DestinationKey]string
@@ -89,6 +92,8 @@ func desired(t *target, vs *VirtualServer, f Facts) {
 			t.why[d.DestinationKey] = whyWithdrawn
 		case !f.Failed[i]:
 			t.why[d.DestinationKey] = whyUnchecked
+		case vs.DrainFailed && !datagram(t.service.ServiceKey):
+			t.why[d.DestinationKey] = whyFailed
 		default:
 			t.gone[d.DestinationKey] = true
 		}

@@ -13,8 +13,10 @@ type actual struct {
 	// order keeps operations reproducible; dests are the destinations.
 	order []ipvs.DestinationKey
 	dests map[ipvs.DestinationKey]ipvs.Destination
-	// timeout is the drain_timeout of a service that nobody claims any more.
+	// timeout is the drain_timeout of a service that nobody claims any more, and
+	// atOnce says that it has no drains.
 	timeout time.Duration
+	atOnce  bool
 }
 
 func newActual(s ipvs.Service) *actual {
@@ -98,7 +100,10 @@ func diff(have *actual, want *target) plan {
 	if have == nil {
 		return p
 	}
-	s := have.service
+	s, atOnce := have.service, have.atOnce
+	if want != nil {
+		atOnce = want.atOnce
+	}
 	for _, k := range have.order {
 		d := have.dests[k]
 		if want != nil {
@@ -106,7 +111,7 @@ func diff(have *actual, want *target) plan {
 				continue
 			}
 		}
-		if !drains(s.ServiceKey) || want != nil && want.gone[k] {
+		if atOnce || want != nil && want.gone[k] {
 			p.remove = append(p.remove, ipvs.Op{Kind: ipvs.OpDelDest, Service: s, Destination: d})
 			continue
 		}
@@ -119,9 +124,10 @@ func diff(have *actual, want *target) plan {
 	return p
 }
 
-// drains reports whether a service's destinations have connections worth waiting
-// for. A mark may carry any protocol, so it waits.
-func drains(k ipvs.ServiceKey) bool { return k.Protocol != ipvs.UDP && k.Protocol != ipvs.SCTP }
+// datagram reports whether a service has drains of its own kind: a failed server
+// goes at once, and a departure is short. A mark may carry any protocol, so it is
+// taken for TCP.
+func datagram(k ipvs.ServiceKey) bool { return k.Protocol == ipvs.UDP || k.Protocol == ipvs.SCTP }
 
 // sameService compares what can be written.
 func sameService(a, b ipvs.Service) bool { return a.Canonical() == b.Canonical() }

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,9 +20,12 @@ type parkedKey struct {
 
 // drain is one destination that waits for its connections to end.
 type drain struct {
-	since    time.Time
-	why      string
+	since time.Time
+	why   string
+	// limit bounds it; 0 is no bound.
+	limit    time.Duration
 	counters ipvs.Counters
+	watched
 }
 
 // unpark takes destinations off the drain list that are wanted again. Their weight
@@ -59,23 +63,27 @@ func (a *Applier) park(ctx context.Context, w *work, now time.Time) (done []ipvs
 		return nil, nil
 	}
 	for _, k := range fresh {
-		a.parked[k] = &drain{since: now, why: a.whyLeaves(w.want, k)}
+		a.parked[k] = &drain{since: now, why: a.whyLeaves(w.want, k), limit: a.limit(k)}
 	}
-	counters, err := a.counters(ctx, w.key)
+	infos, err := a.destinations(ctx, w.key)
 	if err != nil {
 		// They are parked: the ticker reads again.
 		return nil, nil
 	}
+	seen := make(map[ipvs.DestinationKey]ipvs.DestinationInfo, len(infos))
+	for _, d := range infos {
+		seen[d.DestinationKey] = d
+	}
 	for _, k := range fresh {
-		c := counters[k.dest]
-		a.parked[k].counters = c
+		c := seen[k.dest].Counters
+		a.observe(k, seen[k.dest], now)
 		if idle(c) {
 			a.log.Info("Removing destination, it has no connections", "service", k.service.String(), "destination", k.dest.String(), "why", a.parked[k].why)
 			done = append(done, a.deletion(k))
 			continue
 		}
 		a.log.Info("Draining destination", "service", k.service.String(), "destination", k.dest.String(),
-			"why", a.parked[k].why, "active", c.Active, "inactive", c.Inactive, "persistent", c.Persistent, "drain_timeout", a.timeout(k.service))
+			"why", a.parked[k].why, "active", c.Active, "inactive", c.Inactive, "persistent", c.Persistent, "drain_timeout", a.parked[k].limit)
 	}
 	return done, nil
 }
@@ -104,16 +112,16 @@ func (a *Applier) deletion(k parkedKey) ipvs.Op {
 // each counter may use all of its 32.
 func idle(c ipvs.Counters) bool { return uint64(c.Active)+uint64(c.Inactive) == 0 }
 
-func (a *Applier) counters(ctx context.Context, k ipvs.ServiceKey) (map[ipvs.DestinationKey]ipvs.Counters, error) {
-	ds, err := a.conn.Destinations(ctx, k)
-	if err != nil {
-		return nil, err
+// drainList returns the parked destinations, those of a service together.
+func (a *Applier) drainList() []parkedKey {
+	keys := make([]parkedKey, 0, len(a.parked))
+	for k := range a.parked {
+		keys = append(keys, k)
 	}
-	cs := make(map[ipvs.DestinationKey]ipvs.Counters, len(ds))
-	for _, d := range ds {
-		cs[d.DestinationKey] = d.Counters
-	}
-	return cs, nil
+	slices.SortFunc(keys, func(x, y parkedKey) int {
+		return cmp.Or(compareServices(x.service, y.service), strings.Compare(x.dest.String(), y.dest.String()))
+	})
+	return keys
 }
 
 // Tick looks at every parked destination: one read for each service that has one,
@@ -125,54 +133,69 @@ func (a *Applier) Tick(ctx context.Context, now time.Time) error {
 	if a.conn == nil {
 		return ErrNoTable
 	}
-	byService := map[ipvs.ServiceKey][]parkedKey{}
-	var services []ipvs.ServiceKey
-	for k := range a.parked {
-		if len(byService[k.service]) == 0 {
-			services = append(services, k.service)
-		}
-		byService[k.service] = append(byService[k.service], k)
-	}
-	slices.SortFunc(services, func(x, y ipvs.ServiceKey) int { return strings.Compare(x.String(), y.String()) })
+	keys := a.drainList()
+	seen := map[parkedKey]ipvs.DestinationInfo{}
+	unread := map[ipvs.ServiceKey]bool{}
 	var errs []error
-	var ops []ipvs.Op
-	for _, s := range services {
-		counters, err := a.counters(ctx, s)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("drain of %s waits for the next tick: %w", s, err))
+	for i, k := range keys {
+		if i > 0 && keys[i-1].service == k.service {
 			continue
 		}
-		for _, k := range byService[s] {
-			d := a.parked[k]
-			c, there := counters[k.dest]
-			if !there {
-				// Somebody else deleted it, or its whole service. Let Flush find out.
-				if err := a.resync(ctx, s); err != nil {
-					errs = append(errs, err)
-				}
-				break
-			}
-			d.counters = c
-			deadline := a.deadline(k)
-			switch {
-			case idle(c):
-				a.log.Info("Drained, removing destination", "service", s.String(), "destination", k.dest.String(), "why", d.why, "took", now.Sub(d.since).Round(time.Millisecond))
-				ops = append(ops, a.deletion(k))
-			case !deadline.IsZero() && !now.Before(deadline):
-				a.log.Warn("Drain timed out, removing destination and cutting its connections", "service", s.String(), "destination", k.dest.String(),
-					"why", d.why, "active", c.Active, "inactive", c.Inactive, "drain_timeout", a.timeout(s))
-				ops = append(ops, a.deletion(k))
-			}
+		infos, err := a.destinations(ctx, k.service)
+		if err != nil {
+			unread[k.service] = true
+			errs = append(errs, fmt.Errorf("drain of %s waits for the next tick: %w", k.service, err))
+			continue
+		}
+		for _, d := range infos {
+			seen[parkedKey{k.service, d.DestinationKey}] = d
+		}
+	}
+	keys = slices.DeleteFunc(keys, func(k parkedKey) bool { return unread[k.service] })
+	return errors.Join(append(errs, a.endDrains(ctx, keys, seen, now))...)
+}
+
+// endDrains deletes, of the given destinations, those that have no connections or
+// no time left. seen is what they were when they were parked already.
+func (a *Applier) endDrains(ctx context.Context, keys []parkedKey, seen map[parkedKey]ipvs.DestinationInfo, now time.Time) error {
+	var errs []error
+	var ops []ipvs.Op
+	stale := staleSet{}
+	for _, k := range keys {
+		d := a.parked[k]
+		if d == nil {
+			continue // it is wanted again
+		}
+		info, there := seen[k]
+		if !there {
+			// Somebody else deleted it, or its whole service.
+			stale[k.service] = false
+			continue
+		}
+		deadline := d.deadline()
+		expired := !deadline.IsZero() && !now.Before(deadline)
+		if info.Weight != 0 && !expired {
+			stale[k.service] = false // somebody gave it its weight back
+			continue
+		}
+		a.observe(k, info, now)
+		switch c := info.Counters; {
+		case idle(c):
+			a.log.Info("Drained, removing destination", "service", k.service.String(), "destination", k.dest.String(), "why", d.why, "took", now.Sub(d.since).Round(time.Millisecond))
+			ops = append(ops, a.deletion(k))
+		case expired:
+			a.log.Warn("Drain timed out, removing destination and cutting its connections", "service", k.service.String(), "destination", k.dest.String(),
+				"why", d.why, "active", c.Active, "inactive", c.Inactive, "drain_timeout", d.limit)
+			ops = append(ops, a.deletion(k))
 		}
 	}
 	for i, err := range a.batch(ctx, ops) {
 		if err != nil {
 			errs = append(errs, err)
-			if stalest(err) {
-				errs = append(errs, a.resync(ctx, ops[i].Service.ServiceKey))
-			}
+			stale.add(ops[i].Service.ServiceKey, err)
 		}
 	}
+	errs = append(errs, a.resync(ctx, stale, now, a.mode()))
 	// A leaving service goes with its last destination.
 	for k, m := range a.mirror {
 		if len(a.owners[k]) == 0 && len(m.dests) == 0 {
@@ -185,9 +208,55 @@ func (a *Applier) Tick(ctx context.Context, now time.Time) error {
 	return errors.Join(errs...)
 }
 
-func (a *Applier) deadline(k parkedKey) time.Time {
-	if t := a.timeout(k.service); t > 0 {
-		return a.parked[k].since.Add(t)
+// limit returns the bound of one destination's drain: that of its real server as it
+// is configured, or was when it last had one of its own; else its service's.
+func (a *Applier) limit(k parkedKey) time.Duration {
+	cs := a.owners[k.service]
+	if len(cs) > 0 && datagram(k.service) {
+		return cs[0].vs.UDPDrainTimeout
+	}
+	for _, c := range cs {
+		for _, rs := range c.vs.Servers {
+			if at(rs.Dest, k.service).DestinationKey == k.dest {
+				return rs.DrainTimeout
+			}
+		}
+	}
+	if t, ok := a.limits[k]; ok && !datagram(k.service) {
+		return t
+	}
+	if len(cs) > 0 {
+		return cs[0].vs.DrainTimeout
+	}
+	if m := a.mirror[k.service]; m != nil {
+		return m.timeout
+	}
+	return 0
+}
+
+// keepLimits remembers, before a configuration is replaced, which destinations have
+// a drain_timeout of their own.
+func (a *Applier) keepLimits() {
+	for _, c := range a.vss {
+		for _, rs := range c.vs.Servers {
+			for _, s := range c.vs.Services {
+				k := parkedKey{s.ServiceKey, at(rs.Dest, s.ServiceKey).DestinationKey}
+				m := a.mirror[s.ServiceKey]
+				switch {
+				case m == nil || !m.has(k.dest):
+				case rs.DrainTimeout != c.vs.DrainTimeout:
+					a.limits[k] = rs.DrainTimeout
+				default:
+					delete(a.limits, k)
+				}
+			}
+		}
+	}
+}
+
+func (d *drain) deadline() time.Time {
+	if d.limit > 0 {
+		return d.since.Add(d.limit)
 	}
 	return time.Time{}
 }
@@ -195,8 +264,8 @@ func (a *Applier) deadline(k parkedKey) time.Time {
 // Draining returns how many destinations are parked and the earliest moment at
 // which a drain_timeout ends one; zero without any.
 func (a *Applier) Draining() (n int, next time.Time) {
-	for k := range a.parked {
-		if d := a.deadline(k); !d.IsZero() && (next.IsZero() || d.Before(next)) {
+	for _, p := range a.parked {
+		if d := p.deadline(); !d.IsZero() && (next.IsZero() || d.Before(next)) {
 			next = d
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"time"
 
 	"github.com/sluice-lb/sluice/pkg/ipvs"
@@ -29,15 +28,12 @@ func (a *Applier) Flush(ctx context.Context, now time.Time) error {
 		if len(keys) == 0 {
 			break
 		}
-		var stale []ipvs.ServiceKey
+		var stale staleSet
 		stale, errs = a.write(ctx, keys, now)
 		// A refusal that means "the table is not what you think" is mended by
-		// reading it; any other has to wait for the next Flush.
-		for _, k := range stale {
-			if err := a.resync(ctx, k); err != nil {
-				errs = append(errs, err)
-			}
-		}
+		// reading it; any other has to wait for the next Flush. What is written to
+		// has to be known, so that even drift report puts such a service right.
+		errs = append(errs, a.resync(ctx, stale, now, modeRepair))
 		if len(stale) == 0 || round == rounds-1 {
 			break
 		}
@@ -58,7 +54,7 @@ type work struct {
 
 // write brings the given services from what they hold to what they should, and
 // returns those whose mirror proved wrong. Services that met an error stay dirty.
-func (a *Applier) write(ctx context.Context, keys []ipvs.ServiceKey, now time.Time) (stale []ipvs.ServiceKey, errs []error) {
+func (a *Applier) write(ctx context.Context, keys []ipvs.ServiceKey, now time.Time) (stale staleSet, errs []error) {
 	var ws []*work
 	for _, k := range keys {
 		want, ready := a.target(k)
@@ -70,7 +66,7 @@ func (a *Applier) write(ctx context.Context, keys []ipvs.ServiceKey, now time.Ti
 		ws = append(ws, w)
 		a.unpark(w)
 	}
-	wrong := map[ipvs.ServiceKey]bool{}
+	stale = staleSet{}
 	run := func(ops []ipvs.Op) {
 		for i, err := range a.batch(ctx, ops) {
 			if err == nil {
@@ -79,10 +75,7 @@ func (a *Applier) write(ctx context.Context, keys []ipvs.ServiceKey, now time.Ti
 			k := ops[i].Service.ServiceKey
 			a.dirty.add(k)
 			errs = append(errs, err)
-			if stalest(err) && !wrong[k] {
-				wrong[k] = true
-				stale = append(stale, k)
-			}
+			stale.add(k, err)
 		}
 	}
 
@@ -102,7 +95,7 @@ func (a *Applier) write(ctx context.Context, keys []ipvs.ServiceKey, now time.Ti
 
 	ops = ops[:0]
 	for _, w := range ws {
-		if wrong[w.key] {
+		if stale.has(w.key) {
 			continue
 		}
 		safe, held := a.safe(w, w.plan.remove)
@@ -119,11 +112,29 @@ func (a *Applier) write(ctx context.Context, keys []ipvs.ServiceKey, now time.Ti
 
 	ops = ops[:0]
 	for _, w := range ws {
-		if m := a.mirror[w.key]; w.want == nil && m != nil && len(m.dests) == 0 && !wrong[w.key] {
+		if m := a.mirror[w.key]; w.want == nil && m != nil && len(m.dests) == 0 && !stale.has(w.key) {
+			// It takes its destinations along, those too that somebody added since
+			// we looked.
+			strangers, err := a.destinations(ctx, w.key)
+			if err != nil {
+				a.dirty.add(w.key)
+				errs = append(errs, err)
+				continue
+			}
+			if len(strangers) > 0 {
+				a.dirty.add(w.key)
+				stale[w.key] = false
+				continue
+			}
 			ops = append(ops, ipvs.Op{Kind: ipvs.OpDelService, Service: m.service})
 		}
 	}
 	run(ops)
+	for _, w := range ws {
+		if !a.dirty.set[w.key] {
+			a.settle(w.key)
+		}
+	}
 	return stale, errs
 }
 
@@ -210,6 +221,7 @@ func (a *Applier) applied(op ipvs.Op) {
 		}
 		delete(a.parked, parkedKey{k, dk})
 		delete(a.why, parkedKey{k, dk})
+		delete(a.limits, parkedKey{k, dk})
 	}
 }
 
@@ -221,12 +233,7 @@ func (a *Applier) forget(k ipvs.ServiceKey) {
 	for dk := range m.dests {
 		delete(a.parked, parkedKey{k, dk})
 		delete(a.why, parkedKey{k, dk})
+		delete(a.limits, parkedKey{k, dk})
 	}
 	delete(a.mirror, k)
-}
-
-// stalest reports whether a refusal means that the mirror is wrong: the thing
-// exists already, or does not exist, or nobody knows whether it was done.
-func stalest(err error) bool {
-	return errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, ipvs.ErrUnknownResult)
 }

@@ -42,8 +42,11 @@ type VirtualServer struct {
 	SorryServer *SorryServer
 	// TrackedFiles tell which real servers a file moves.
 	TrackedFiles []TrackedFile
-	// DrainTimeout bounds a departure; 0 is no bound.
-	DrainTimeout time.Duration
+	// DrainTimeout bounds a departure; 0 is no bound. UDPDrainTimeout does in a UDP
+	// or SCTP service, where 0 is no drain.
+	DrainTimeout, UDPDrainTimeout time.Duration
+	// DrainFailed: a server that failed departs and is not removed at once.
+	DrainFailed bool
 
 	index map[config.RSKey]int
 }
@@ -58,6 +61,8 @@ type RealServer struct {
 	Inhibit bool
 	// Weight is the configured one.
 	Weight int64
+	// DrainTimeout bounds its departure; 0 is no bound.
+	DrainTimeout time.Duration
 }
 
 // SorryServer binds the sorry server to its destination, whose weight is 1.
@@ -77,7 +82,8 @@ type TrackedFile struct {
 
 // Translate makes the kernel's words of a virtual server.
 func Translate(c *config.VirtualServer) *VirtualServer {
-	vs := &VirtualServer{Key: c.Key, DrainTimeout: c.DrainTimeout, index: make(map[config.RSKey]int, len(c.RealServers))}
+	vs := &VirtualServer{Key: c.Key, DrainTimeout: c.DrainTimeout, UDPDrainTimeout: c.UDPDrainTimeout,
+		DrainFailed: c.OnFailure == config.OnFailureDrain, index: make(map[config.RSKey]int, len(c.RealServers))}
 	for _, e := range c.Entries {
 		vs.Services = append(vs.Services, service(c, e))
 	}
@@ -85,7 +91,7 @@ func Translate(c *config.VirtualServer) *VirtualServer {
 		d := destination(rc.Key, rc.Forward)
 		d.Weight = uint32(min(max(rc.Weight, 0), 1<<31-1))
 		d.UpperThreshold, d.LowerThreshold = rc.UpperThreshold, rc.LowerThreshold
-		vs.Servers = append(vs.Servers, RealServer{Key: rc.Key, Dest: d, Inhibit: rc.Inhibit, Weight: rc.Weight})
+		vs.Servers = append(vs.Servers, RealServer{Key: rc.Key, Dest: d, Inhibit: rc.Inhibit, Weight: rc.Weight, DrainTimeout: rc.DrainTimeout})
 		vs.index[rc.Key] = i
 		for _, u := range rc.TrackFiles {
 			vs.TrackedFiles = append(vs.TrackedFiles, TrackedFile{File: u.Name, RealServer: rc.Key})

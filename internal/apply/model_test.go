@@ -29,6 +29,9 @@ func drawVS(t *rapid.T, n int) *config.VirtualServer {
 		Scheduler:  rapid.SampledFrom([]string{"rr", "wlc"}).Draw(t, "scheduler"),
 		Quorum:     rapid.Uint32Range(1, 4).Draw(t, "quorum"),
 		Hysteresis: rapid.Uint32Range(0, 2).Draw(t, "hysteresis"),
+		OnFailure:  rapid.SampledFrom([]config.OnFailure{config.OnFailureRemove, config.OnFailureDrain}).Draw(t, "on_failure"),
+
+		UDPDrainTimeout: rapid.SampledFrom([]time.Duration{0, 10 * time.Second}).Draw(t, "udp_drain_timeout"),
 	}
 	if rapid.Bool().Draw(t, "two entries") {
 		vs.Entries = append(vs.Entries, config.Entry{Addr: netip.AddrPortFrom(addr.Addr(), 81), Family: config.IPv4})
@@ -111,7 +114,7 @@ func (m *model) begin() {
 		if op.Kind != ipvs.OpDelDest && op.Kind != ipvs.OpDelService {
 			return
 		}
-		if !drains(op.Service.ServiceKey) {
+		if m.atOnce(op.Service.ServiceKey) {
 			return
 		}
 		for k, c := range counters {
@@ -120,7 +123,7 @@ func (m *model) begin() {
 			}
 			failed := m.failed(k)
 			d := m.a.parked[k]
-			expired := d != nil && m.a.timeout(k.service) > 0 && m.now.Sub(d.since) >= m.a.timeout(k.service)
+			expired := d != nil && d.limit > 0 && m.now.Sub(d.since) >= d.limit
 			if !failed && !expired {
 				m.t.Fatalf("%s cuts %d active and %d inactive connections", op, c.Active, c.Inactive)
 			}
@@ -129,10 +132,23 @@ func (m *model) begin() {
 	})
 }
 
-// failed reports whether a real server behind the destination is known to be down.
+// atOnce reports whether a service has no drains.
+func (m *model) atOnce(k ipvs.ServiceKey) bool {
+	if t, _ := m.a.target(k); t != nil {
+		return t.atOnce
+	}
+	a := m.a.mirror[k]
+	return a != nil && a.atOnce
+}
+
+// failed reports whether a real server behind the destination is known to be down,
+// and is to be removed for that.
 func (m *model) failed(k parkedKey) bool {
 	for _, c := range m.a.owners[k.service] {
 		f := m.vss[c.vs.Key]
+		if c.vs.DrainFailed && !datagram(k.service) {
+			continue
+		}
 		for i, rs := range c.vs.Servers {
 			if at(rs.Dest, k.service).DestinationKey == k.dest && !f.Servers[i].Alive() && !f.Servers[i].Unverified() {
 				return true
@@ -176,7 +192,7 @@ func (m *model) settled() {
 				m.t.Fatalf("%s in %s is %+v, want %+v", d.DestinationKey, k, d.Destination, w)
 			case wanted:
 				n++
-			case d.Weight != 0 || !drains(k):
+			case d.Weight != 0 || m.atOnce(k):
 				m.t.Fatalf("%s in %s is not wanted and does not drain: %+v", d.DestinationKey, k, d)
 			case m.a.parked[parkedKey{k, d.DestinationKey}] == nil:
 				m.t.Fatalf("%s in %s drains but is not on the list", d.DestinationKey, k)
@@ -333,6 +349,40 @@ func TestNoStateOnTheWayIsEmpty(t *testing.T) {
 					}
 				}
 			},
+			"drift": func(t *rapid.T) {
+				m.table.OnApply(nil)
+				m.meddle(t)
+				if rapid.Bool().Draw(t, "a verdict comes before it is seen") {
+					if f, i := m.drawServer(t); f != nil {
+						m.verdict(t, f, i)
+						_ = m.a.Flush(t.Context(), m.now)
+					}
+				}
+				m.reconcile(t)
+				m.settled()
+				m.table.ResetLog()
+				m.reconcile(t)
+				for _, op := range m.table.Log() {
+					if op.Kind != ipvs.OpDelDest && op.Kind != ipvs.OpDelService { // the end of a drain
+						t.Fatalf("a reconcile of what is as wanted does %s", op)
+					}
+				}
+			},
+			"drift that nobody may mend": func(t *rapid.T) {
+				m.table.OnApply(nil)
+				m.meddle(t)
+				m.table.ResetLog()
+				m.a.ReportOnly(true)
+				m.reconcile(t)
+				m.a.ReportOnly(false)
+				for _, op := range m.table.Log() {
+					if len(m.a.owners[op.Service.ServiceKey]) > 0 && op.Kind != ipvs.OpDelDest {
+						t.Fatalf("drift report does %s", op)
+					}
+				}
+				m.reconcile(t)
+				m.settled()
+			},
 			"tick": func(t *rapid.T) {
 				m.now = m.now.Add(time.Minute)
 				m.begin()
@@ -388,6 +438,57 @@ func TestNoStateOnTheWayIsEmpty(t *testing.T) {
 			},
 		})
 	})
+}
+
+// reconcile reads the table, sometimes in vain first: then nothing may be written.
+func (m *model) reconcile(t *rapid.T) {
+	if rapid.Bool().Draw(t, "a read fails") {
+		n := len(m.table.Attempts())
+		m.table.FailReads(func(ipvs.ServiceKey) error { return ipvs.ErrInterrupted })
+		if m.a.Pending() {
+			_ = m.a.Flush(t.Context(), m.now)
+			n = len(m.table.Attempts())
+		}
+		_ = m.a.Reconcile(t.Context(), m.now)
+		m.table.FailReads(nil)
+		if !m.a.Pending() && len(m.table.Attempts()) != n {
+			t.Fatal("written on the strength of a read that failed")
+		}
+	}
+	m.begin()
+	m.ok(m.a.Reconcile(t.Context(), m.now))
+}
+
+// meddle is somebody else at work in our services.
+func (m *model) meddle(t *rapid.T) {
+	ss, _ := m.table.Services(t.Context())
+	for _, s := range ss {
+		if s.ServiceKey == m.foreign || rapid.Bool().Draw(t, "leave it alone") {
+			continue
+		}
+		ds, _ := m.table.Destinations(t.Context(), s.ServiceKey)
+		switch rapid.IntRange(0, 4).Draw(t, "meddling") {
+		case 0:
+			m.ok(m.table.DelService(t.Context(), s.Service))
+		case 1:
+			s.Scheduler = "sh"
+			m.ok(m.table.SetService(t.Context(), s.Service))
+		case 2:
+			d := ipvs.Destination{DestinationKey: destKey(rapid.IntRange(1, 8).Draw(t, "added")), Weight: rapid.Uint32Range(0, 2).Draw(t, "weight")}
+			_ = m.table.AddDest(t.Context(), s.Service, d)
+			m.ok(m.table.SetCounters(s.ServiceKey, d.DestinationKey, ipvs.Counters{Active: rapid.Uint32Range(0, 1).Draw(t, "active")}))
+		case 3:
+			if len(ds) > 0 {
+				m.ok(m.table.DelDest(t.Context(), s.Service, rapid.SampledFrom(ds).Draw(t, "removed").Destination))
+			}
+		case 4:
+			if len(ds) > 0 {
+				d := rapid.SampledFrom(ds).Draw(t, "edited").Destination
+				d.Weight, d.UpperThreshold = rapid.Uint32Range(0, 4).Draw(t, "weight"), rapid.Uint32Range(0, 1).Draw(t, "threshold")
+				m.ok(m.table.SetDest(t.Context(), s.Service, d))
+			}
+		}
+	}
 }
 
 // forgetStrangers deletes services that the model's new process does not know, as
