@@ -25,7 +25,7 @@ type verb struct {
 
 func verbs() []verb {
 	return []verb{
-		{"status", "[--json] [--wide] [--vs FILTER]", "how the pools are, and why", runStatus},
+		{"status", "[--json] [--wide] [--foreign] [--vs FILTER]", "how the pools are, and why", runStatus},
 		{"check", "FILE...", "check configuration files; changes nothing", runCheck},
 		{"reload", "", "have the daemon read its file again, and say how that ended", runReload},
 		{"drain", "VS RS | --server ADDRESS", "take a real server out, keeping its connections", runDrain},

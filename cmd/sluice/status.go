@@ -30,16 +30,24 @@ func runStatus(args []string, stdout, stderr io.Writer) int {
 	socket := socketFlag(flags)
 	asJSON := flags.Bool("json", false, "print the state as JSON")
 	wide := flags.Bool("wide", false, "a line for each checker, track file and kernel service")
+	foreign := flags.Bool("foreign", false, "also the services in the kernel's table that are not ours")
 	filter := flags.String("vs", "", "only virtual servers whose name, service or server contains `TEXT`")
 	if status, over := parse(flags, args, 0, stderr); over {
 		return status
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	s, err := control.NewClient(*socket).Status(ctx)
+	var parts []control.Part
+	if *foreign {
+		parts = append(parts, control.Foreign)
+	}
+	s, err := control.NewClient(*socket).Status(ctx, parts...)
 	if err != nil {
 		fmt.Fprintf(stderr, "sluice status: %v\n", err)
 		return exitUnreachable
+	}
+	if *foreign && s.Foreign == nil {
+		fmt.Fprintln(stderr, "sluice status: this sluiced cannot list foreign services, it is older than sluice")
 	}
 	var result render.Result
 	if *asJSON {

@@ -129,6 +129,9 @@ func (a *Applier) tell(k ipvs.ServiceKey, ds []Difference, now time.Time, m mode
 	a.drift[k] = &drift{found: ds, repairing: m == modeRepair}
 }
 
+// Drifted reports whether anything is different that is known of.
+func (a *Applier) Drifted() bool { return len(a.drift) > 0 }
+
 func (d *Difference) is(o Difference) bool {
 	o.Since = d.Since
 	return *d == o

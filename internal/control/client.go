@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/url"
 	"os/user"
 	"strconv"
 	"time"
@@ -49,9 +50,16 @@ func NewClient(path string) *Client {
 	return c
 }
 
-// Status returns the daemon's state.
-func (c *Client) Status(ctx context.Context) (*engine.Snapshot, error) {
-	b, err := c.StatusJSON(ctx)
+// Part is a part of the state that has to be asked for.
+type Part string
+
+// Foreign asks for the services that are not ours.
+const Foreign Part = "foreign"
+
+// Status returns the daemon's state. A daemon that does not know a part leaves it
+// out.
+func (c *Client) Status(ctx context.Context, parts ...Part) (*engine.Snapshot, error) {
+	b, err := c.StatusJSON(ctx, parts...)
 	if err != nil {
 		return nil, err
 	}
@@ -64,8 +72,16 @@ func (c *Client) Status(ctx context.Context) (*engine.Snapshot, error) {
 
 // StatusJSON returns the daemon's state as it sent it, with whatever fields this
 // release does not know.
-func (c *Client) StatusJSON(ctx context.Context) ([]byte, error) {
-	return c.do(ctx, http.MethodGet, "/v1/status", nil)
+func (c *Client) StatusJSON(ctx context.Context, parts ...Part) ([]byte, error) {
+	query := url.Values{}
+	for _, p := range parts {
+		query.Set(string(p), "1")
+	}
+	path := "/v1/status"
+	if len(query) > 0 {
+		path += "?" + query.Encode()
+	}
+	return c.do(ctx, http.MethodGet, path, nil)
 }
 
 // Reload asks the daemon to read its configuration anew and waits for the result.

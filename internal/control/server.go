@@ -32,6 +32,8 @@ const (
 type Server struct {
 	// Status returns the present state; nil from it means that there is none yet.
 	Status func(context.Context) *engine.Snapshot
+	// StatusForeign is Status with the services that are not ours; nil for none.
+	StatusForeign func(context.Context) *engine.Snapshot
 	// Reload reads the configuration anew and returns how that ended.
 	Reload func(context.Context) engine.Reload
 	// Operate carries out an operator's command, and Overrides lists what is in force.
@@ -130,7 +132,11 @@ func (s *Server) handler() http.Handler {
 }
 
 func (s *Server) status(w http.ResponseWriter, r *http.Request) {
-	snap := s.Status(r.Context())
+	read := s.Status
+	if r.URL.Query().Has(string(Foreign)) && s.StatusForeign != nil {
+		read = s.StatusForeign
+	}
+	snap := read(r.Context())
 	if snap == nil {
 		answer(w, http.StatusServiceUnavailable, problem{"sluiced is still starting"})
 		return

@@ -163,7 +163,7 @@ func newDaemon(opts Options, cfg *config.Config, found diag.List) (*daemon, erro
 		if err != nil {
 			return nil, fmt.Errorf("control socket: %w", err)
 		}
-		c.Log, c.Status, c.Reload = d.log, d.engine.Status, d.reload
+		c.Log, c.Status, c.StatusForeign, c.Reload = d.log, d.engine.Status, d.engine.StatusForeign, d.reload
 		c.Operate, c.Overrides = d.engine.Operate, d.engine.Overrides
 		d.control = c
 	}

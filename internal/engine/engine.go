@@ -32,6 +32,7 @@ type Files interface {
 
 // Reader reads the kernel's table for Status, beside the writer.
 type Reader interface {
+	Services(context.Context) ([]ipvs.ServiceInfo, error)
 	Destinations(context.Context, ipvs.ServiceKey) ([]ipvs.DestinationInfo, error)
 }
 
@@ -107,6 +108,7 @@ type Engine struct {
 	retryAt   time.Time
 	tickAt    time.Time
 	connected bool
+	reconcile reconciling
 
 	published atomic.Pointer[published]
 	reader    lazyReader
@@ -235,6 +237,7 @@ func (e *Engine) Start(ctx context.Context, cfg *config.Config) error {
 	e.config, e.generation = cfg, 1
 	e.reload = Reload{At: time.Now(), OK: true}
 	e.applier = apply.New(nil, translate(cfg.VirtualServers), e.log)
+	e.applier.ReportOnly(cfg.Global.Drift == config.DriftReport)
 	e.connect(ctx)
 	for _, vc := range cfg.VirtualServers {
 		fvs, _ := framework.New(vc, e.trustAtStart(vc), lookup(values), e.ordersOf(vc.Key))
@@ -285,7 +288,7 @@ func (e *Engine) Run(ctx context.Context) error {
 // wait returns how long nothing is due.
 func (e *Engine) wait(now time.Time) time.Duration {
 	next := now.Add(time.Hour)
-	for _, t := range []time.Time{e.retryAt, e.tickAt, e.globalsAt} {
+	for _, t := range []time.Time{e.retryAt, e.tickAt, e.globalsAt, e.reconcile.at} {
 		if !t.IsZero() && t.Before(next) {
 			next = t
 		}
@@ -311,11 +314,14 @@ func (e *Engine) turn(ctx context.Context) {
 	var err error
 	switch n, deadline := e.applier.Draining(); {
 	case !e.connected:
+	case e.reconcileDue(now):
+		err = e.reconcileNow(kctx, now)
 	case n > 0 && (!e.tickAt.IsZero() && !now.Before(e.tickAt) || !deadline.IsZero() && !now.Before(deadline)):
 		if !now.Before(e.tickAt) {
 			e.tickAt = time.Time{}
 		}
 		e.allTouched = true
+		e.readTimeouts(kctx)
 		err = e.applier.Tick(kctx, now)
 	}
 	if e.connected && e.globalsDue && !now.Before(e.globalsAt) {
@@ -363,6 +369,8 @@ func (e *Engine) connect(ctx context.Context) {
 			}
 			e.connected = true
 			e.allTouched = true
+			e.reconcile.next(time.Now(), e.config.Global.ReconcileInterval)
+			e.readTimeouts(ctx)
 			e.globalsDue, e.globalsAt = true, time.Time{}
 			e.outcome(time.Now(), nil)
 			return
@@ -378,7 +386,14 @@ func (e *Engine) connect(ctx context.Context) {
 // outcome keeps the kernel's state for people and the retry timer.
 func (e *Engine) outcome(now time.Time, err error) {
 	e.kernel.Operations = e.applier.Operations()
+	if n := e.applier.Repaired(); n != e.kernel.DriftRepaired {
+		e.kernel.DriftRepaired = n
+		e.allTouched = true
+	}
 	if err == nil {
+		if e.reconcile.failed {
+			return // it is tried again with the next attempt
+		}
 		if !e.applier.Pending() {
 			e.backoff, e.retryAt = 0, time.Time{}
 		}
@@ -388,7 +403,7 @@ func (e *Engine) outcome(now time.Time, err error) {
 		}
 		return
 	}
-	e.backoff = min(max(e.backoff*2, backoffMin), backoffMax)
+	e.backoff = e.longer()
 	e.retryAt = now.Add(e.backoff)
 	// A failure that repeats is one fact: it is logged when it begins or changes.
 	if e.kernel.OK || e.kernel.Error != err.Error() {
@@ -404,6 +419,9 @@ func (e *Engine) outcome(now time.Time, err error) {
 	e.kernel.OK, e.kernel.Error = false, err.Error()
 	e.allTouched = true
 }
+
+// longer is the next pause after one that did not help.
+func (e *Engine) longer() time.Duration { return min(max(e.backoff*2, backoffMin), backoffMax) }
 
 // stop leaves the table as on_stop says. The context that ended must not end the
 // clean-up too.

@@ -149,7 +149,7 @@ func (e *Engine) logQuorum(vs *server, ev framework.QuorumEvent) {
 // With a service that already serves (this daemon was restarted, or took over) the
 // table is the last known verdict: a server that is in with a weight stays in, alpha
 // or not; one that is not in has to pass a check first, whether it was down or is
-// new; one at weight 0 under inhibit_on_failure was down.
+// new; one at weight 0 under inhibit_on_failure or on_failure drain was down.
 func (e *Engine) trustAtStart(vc *config.VirtualServer) framework.Trust {
 	vs := e.applier.Lookup(vc.Key)
 	strangers := e.strangersServe(vc)
@@ -163,7 +163,7 @@ func (e *Engine) trustAtStart(vc *config.VirtualServer) framework.Trust {
 		case !exists || !usable || strangers || e.config.Global.TrustNew:
 			return true
 		case weight == 0:
-			return !rc.Inhibit
+			return !rc.Inhibit && vc.OnFailure != config.OnFailureDrain
 		}
 		return false
 	}

@@ -177,11 +177,18 @@ func situate(vs *server, rs *framework.RealServer, sit *situation) (State, strin
 
 func serviceOf(v apply.ServiceView) Service {
 	s := Service{Name: v.Service.String()}
+	for _, d := range v.Drift {
+		out := Drift{What: d.What, Found: d.Found, Wanted: d.Wanted, Since: d.Since}
+		if d.Destination.Addr.IsValid() {
+			out.Destination = d.Destination.String()
+		}
+		s.Drift = append(s.Drift, out)
+	}
 	for _, d := range v.Destinations {
 		out := Destination{Address: d.DestinationKey.String(), Wanted: d.Wanted, Kernel: d.Mirror}
 		if d.Drain != nil {
 			out.Active, out.Inactive, out.Persistent = d.Drain.Counters.Active, d.Drain.Counters.Inactive, d.Drain.Counters.Persistent
-			out.Drain = &Drain{Since: d.Drain.Since, Why: d.Drain.Why, WaitsFor: d.Drain.WaitsFor, Deadline: d.Drain.Deadline}
+			out.Drain = &Drain{Since: d.Drain.Since, Why: d.Drain.Why, WaitsFor: d.Drain.WaitsFor, Deadline: d.Drain.Deadline, EndsBy: d.Drain.EndsBy, Note: d.Drain.Note}
 		}
 		s.Destinations = append(s.Destinations, out)
 	}
@@ -228,6 +235,18 @@ type lazyReader struct {
 	r  Reader
 }
 
+// open connects once; the lock is held.
+func (l *lazyReader) open(ctx context.Context, read func(context.Context) (Reader, error)) error {
+	if l.r != nil {
+		return nil
+	}
+	r, err := read(ctx)
+	if err == nil {
+		l.r = r
+	}
+	return err
+}
+
 // Status is Snapshot with weights and counters read from the kernel just now. What
 // cannot be read is left as the engine believes it, and Kernel.Error says so.
 func (e *Engine) Status(ctx context.Context) *Snapshot {
@@ -237,15 +256,11 @@ func (e *Engine) Status(ctx context.Context) *Snapshot {
 	}
 	e.reader.mu.Lock()
 	defer e.reader.mu.Unlock()
-	if e.reader.r == nil {
-		r, err := e.opts.Read(ctx)
-		if err != nil {
-			if s.Kernel.OK || s.Kernel.Error == "" {
-				s.Kernel.Error = fmt.Sprintf("the kernel's table could not be read: %v", err)
-			}
-			return s
+	if err := e.reader.open(ctx, e.opts.Read); err != nil {
+		if s.Kernel.OK || s.Kernel.Error == "" {
+			s.Kernel.Error = fmt.Sprintf("the kernel's table could not be read: %v", err)
 		}
-		e.reader.r = r
+		return s
 	}
 	for i, piece := range p.pieces {
 		services := make([]Service, len(piece.vs.Services))
@@ -275,7 +290,8 @@ func (e *Engine) reread(ctx context.Context, s *Snapshot, svc Service, k ipvs.Se
 	for _, d := range ds {
 		found[d.DestinationKey.String()] = d
 	}
-	out := Service{Name: svc.Name}
+	out := svc
+	out.Destinations = nil
 	for _, d := range svc.Destinations {
 		d.Kernel = -1
 		if f, ok := found[d.Address]; ok {
@@ -284,6 +300,9 @@ func (e *Engine) reread(ctx context.Context, s *Snapshot, svc Service, k ipvs.Se
 			if d.Drain != nil {
 				drain := *d.Drain
 				drain.WaitsFor = apply.WaitsFor(f.Counters)
+				if f.Counters.Active > 0 {
+					drain.EndsBy = time.Time{}
+				}
 				d.Drain = &drain
 			}
 			delete(found, d.Address)

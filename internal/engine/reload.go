@@ -17,6 +17,8 @@ func (ev reloadEvent) handle(e *Engine) {
 	e.config = ev.config
 	e.generation++
 	e.globalsDue, e.globalsAt = true, time.Time{}
+	e.applier.ReportOnly(ev.config.Global.Drift == config.DriftReport)
+	e.reconcile.due = true
 	vcs, holds := e.held(ev.config.VirtualServers, lookup(values))
 	e.install(vcs, holds, lookup(values))
 	e.reload = Reload{At: time.Now(), OK: true}

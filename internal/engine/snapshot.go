@@ -24,6 +24,15 @@ type Snapshot struct {
 	Leaving []Service `json:"leaving,omitempty"`
 	// Overrides are what operators asked for by command, in the order of time.
 	Overrides []Override `json:"overrides,omitempty"`
+	// Foreign is what else the kernel's table holds; nil unless it was asked for.
+	Foreign *Foreign `json:"foreign,omitempty"`
+}
+
+// Foreign are the services that are not ours; they are never touched.
+type Foreign struct {
+	Services []Service `json:"services"`
+	// Error says why they could not be read.
+	Error string `json:"error,omitempty"`
 }
 
 // Reload is how the last reload ended; the start counts as the first.
@@ -41,6 +50,9 @@ type Kernel struct {
 	Since time.Time `json:"since"`
 	// Operations counts what was written since the start.
 	Operations uint64 `json:"operations"`
+	// DriftRepaired counts what somebody else changed in our services and was put
+	// back since the start.
+	DriftRepaired uint64 `json:"drift_repaired"`
 }
 
 // VirtualServer is one virtual server's state.
@@ -154,6 +166,23 @@ type Service struct {
 	// Name is "192.0.2.1:80/tcp" or "fwmark 5/inet".
 	Name         string        `json:"name"`
 	Destinations []Destination `json:"destinations"`
+	// Scheduler is told of foreign services alone.
+	Scheduler string `json:"scheduler,omitempty"`
+	// Drift is what somebody else changed and is left so (drift report), or is not
+	// put back yet.
+	Drift []Drift `json:"drift,omitempty"`
+}
+
+// Drift is one thing that somebody else changed in a service of ours.
+type Drift struct {
+	// Destination is "" where the service itself is meant.
+	Destination string `json:"destination,omitempty"`
+	// What is "service missing", "service changed", "destination missing",
+	// "destination added" or "destination changed".
+	What   string    `json:"what"`
+	Found  string    `json:"found"`
+	Wanted string    `json:"wanted"`
+	Since  time.Time `json:"since"`
 }
 
 // Destination is one destination of a service, as wanted and as found.
@@ -182,4 +211,9 @@ type Drain struct {
 	WaitsFor string `json:"waits_for"`
 	// Deadline is when drain_timeout ends it; zero without one.
 	Deadline time.Time `json:"deadline,omitzero"`
+	// EndsBy is when the kernel will have forgotten the connections at the latest, if
+	// none of them is active; zero if that cannot be said.
+	EndsBy time.Time `json:"ends_by,omitzero"`
+	// Note says that it gets new connections though its weight is 0, and why.
+	Note string `json:"note,omitempty"`
 }

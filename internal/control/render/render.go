@@ -95,6 +95,7 @@ func Status(w io.Writer, s *engine.Snapshot, o Options) (Result, error) {
 		p.virtualServer(&vss[i], s.Observe)
 	}
 	p.leaving(leaving)
+	p.foreign(s.Foreign)
 	if r.Shown == 0 {
 		p.line("")
 		if o.Filter != "" {
@@ -202,6 +203,9 @@ func (p *printer) head(s *engine.Snapshot) {
 		p.line("kernel: %s yet", p.color(odd, "not reached"))
 	default:
 		p.line("kernel: %s for %s: %s", p.color(bad, "NOT OK"), p.ago(s.Kernel.Since), clean(s.Kernel.Error))
+	}
+	if n := s.Kernel.DriftRepaired; n > 0 {
+		p.line("put back since the start: %d changes that somebody else made, see the log", n)
 	}
 	differ := ""
 	switch n := differences(s); {

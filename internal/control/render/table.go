@@ -54,6 +54,7 @@ func (p *printer) virtualServer(vs *engine.VirtualServer, observe bool) {
 		p.line("  kernel: %s", strings.Join(names, ", "))
 	}
 	p.table(p.rows(vs))
+	p.drift(vs.Services)
 	if len(vs.RealServers) == 0 {
 		p.line("  no real servers")
 	}
@@ -157,7 +158,12 @@ func (p *printer) waits(d *engine.Drain) string {
 	if d.WaitsFor != "" {
 		s = "waits for " + clean(d.WaitsFor)
 	}
+	if d.Note != "" {
+		s += ", " + clean(d.Note)
+	}
 	switch {
+	case d.EndsBy.After(p.at) && (d.Deadline.IsZero() || d.EndsBy.Before(d.Deadline)):
+		return s + ", which the kernel forgets in at most " + compact(d.EndsBy.Sub(p.at))
 	case d.Deadline.IsZero():
 		return s + ", without a time limit"
 	case d.Deadline.After(p.at):
@@ -340,6 +346,7 @@ func (p *printer) leaving(services []engine.Service) {
 		p.line("")
 		p.line("%s  %s", p.color(bold, clean(services[i].Name)), p.color(odd, "leaving: no longer configured, deleted after its last destination"))
 		p.table(p.others(services[i:i+1], nil))
+		p.drift(services[i : i+1])
 	}
 }
 

@@ -1,0 +1,64 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/sluice-lb/sluice/pkg/ipvs"
+)
+
+// StatusForeign is Status with what the kernel's table holds besides our services,
+// read just now.
+func (e *Engine) StatusForeign(ctx context.Context) *Snapshot {
+	s := e.Status(ctx)
+	s.Foreign = &Foreign{}
+	services, err := e.foreign(ctx)
+	if err != nil {
+		s.Foreign.Error = fmt.Sprintf("the kernel's table could not be read: %v", err)
+	}
+	s.Foreign.Services = services
+	return s
+}
+
+func (e *Engine) foreign(ctx context.Context) ([]Service, error) {
+	if e.opts.Read == nil {
+		return nil, fmt.Errorf("there is none")
+	}
+	ours := map[ipvs.ServiceKey]bool{}
+	p := e.published.Load()
+	for _, piece := range p.pieces {
+		for _, k := range piece.services {
+			ours[k] = true
+		}
+	}
+	for _, k := range p.leaving {
+		ours[k] = true
+	}
+	e.reader.mu.Lock()
+	defer e.reader.mu.Unlock()
+	if err := e.reader.open(ctx, e.opts.Read); err != nil {
+		return nil, err
+	}
+	all, err := e.reader.r.Services(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []Service
+	for _, s := range all {
+		if ours[s.ServiceKey] {
+			continue
+		}
+		ds, err := e.reader.r.Destinations(ctx, s.ServiceKey)
+		if err != nil {
+			return out, err
+		}
+		f := Service{Name: s.ServiceKey.String(), Scheduler: s.Scheduler}
+		for _, d := range ds {
+			// Nobody here wants another weight than the one that it has.
+			f.Destinations = append(f.Destinations, Destination{Address: d.DestinationKey.String(), Wanted: int64(d.Weight), Kernel: int64(d.Weight),
+				Active: d.Counters.Active, Inactive: d.Counters.Inactive, Persistent: d.Counters.Persistent})
+		}
+		out = append(out, f)
+	}
+	return out, nil
+}
