@@ -45,7 +45,7 @@ func (a *Applier) tellAdopted(k ipvs.ServiceKey, held *actual) {
 	if len(cs) == 0 {
 		return
 	}
-	known := map[ipvs.DestinationKey]bool{}
+	known := a.configured(k)
 	args := []any{"service", k.String(), "destinations", len(held.order)}
 	for i, c := range cs {
 		for _, s := range c.vs.Services {
@@ -53,12 +53,6 @@ func (a *Applier) tellAdopted(k ipvs.ServiceKey, held *actual) {
 				found, wanted := serviceTexts(held.service, s)
 				args = append(args, "found", found, "wanted", wanted)
 			}
-		}
-		for _, rs := range c.vs.Servers {
-			known[at(rs.Dest, k).DestinationKey] = true
-		}
-		if c.vs.SorryServer != nil {
-			known[at(c.vs.SorryServer.Dest, k).DestinationKey] = true
 		}
 	}
 	var strangers []string
@@ -75,9 +69,23 @@ func (a *Applier) tellAdopted(k ipvs.ServiceKey, held *actual) {
 	}
 }
 
+// configured are the destinations that a service's claimants may want in it.
+func (a *Applier) configured(k ipvs.ServiceKey) map[ipvs.DestinationKey]bool {
+	known := map[ipvs.DestinationKey]bool{}
+	for _, c := range a.owners[k] {
+		for _, rs := range c.vs.Servers {
+			known[at(rs.Dest, k).DestinationKey] = true
+		}
+		if c.vs.SorryServer != nil {
+			known[at(c.vs.SorryServer.Dest, k).DestinationKey] = true
+		}
+	}
+	return known
+}
+
 // Adopted tells what the table held of a real server when it was last read or
-// written: whether its service exists, whether that has any usable destination,
-// and the server's own weight there, -1 when it is not in. Of a group the first
+// written: whether its service exists, whether that has a usable destination that is
+// configured (what else it has will drain, and leaves nothing to wait with), and the server's own weight there, -1 when it is not in. Of a group the first
 // service speaks for all.
 func (a *Applier) Adopted(vs *VirtualServer, rs config.RSKey) (exists, usable bool, weight int64) {
 	if vs == nil || len(vs.Services) == 0 {
@@ -94,7 +102,22 @@ func (a *Applier) Adopted(vs *VirtualServer, rs config.RSKey) (exists, usable bo
 			weight = int64(d.Weight)
 		}
 	}
-	return true, m.usable() > 0, weight
+	return true, a.serves(k, m), weight
+}
+
+// serves reports whether a destination that is configured has a weight.
+func (a *Applier) serves(k ipvs.ServiceKey, m *actual) bool {
+	for _, c := range a.owners[k] {
+		for _, rs := range c.vs.Servers {
+			if m.dests[at(rs.Dest, k).DestinationKey].Weight > 0 {
+				return true
+			}
+		}
+		if s := c.vs.SorryServer; s != nil && m.dests[at(s.Dest, k).DestinationKey].Weight > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // Remove deletes every service that is ours, leaving ones included, each with all

@@ -113,7 +113,7 @@ func TestKernelU04ForeignServices(t *testing.T) {
 	b.hold(3)
 	b.write(reconciling + pool("", 1, 2))
 	b.start()
-	b.until("3:0 1:1 2:1")
+	b.until("1:1 2:1 3:0")
 	b.kept()
 	if b.logged("Taking over a service", b.Backends[2].Addr.String(), "scheduler wlc") != 1 {
 		t.Error("the log does not say that a service was taken over")
