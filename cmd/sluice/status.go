@@ -52,6 +52,7 @@ func runStatus(args []string, stdout, stderr io.Writer) int {
 	var result render.Result
 	if *asJSON {
 		s.VirtualServers, s.Leaving, result = render.Select(s, *filter)
+		s.Foreign = render.SelectForeign(s.Foreign, *filter)
 		enc := json.NewEncoder(stdout)
 		enc.SetIndent("", "  ")
 		err = enc.Encode(s)

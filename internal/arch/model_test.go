@@ -23,6 +23,7 @@ var unused = map[string]string{
 	"VirtualServer.VirtualHost": "inherited by HTTP.VirtualHost and SNIVirtualHost",
 	"HTTP.FastRecovery":         "it decides Rise, which is read",
 	"Global.DrainTimeout":       "inherited by each VirtualServer",
+	"Global.UDPDrainTimeout":    "inherited by each VirtualServer",
 	"VSKey.Family":              "keys are compared whole",
 	"SyncDaemon.Instance":       "whether it is set decides State, which is read",
 }

@@ -116,6 +116,31 @@ func TestStatusAndReloadRoundTrip(t *testing.T) {
 	}
 }
 
+// TestForeignServicesAreAskedFor: and a daemon that cannot list them leaves them out.
+func TestForeignServicesAreAskedFor(t *testing.T) {
+	for _, able := range []bool{true, false} {
+		path := sockPath(t)
+		s := mustListen(t, path)
+		s.Status = func(context.Context) *engine.Snapshot { return sample }
+		if able {
+			s.StatusForeign = func(context.Context) *engine.Snapshot {
+				with := *sample
+				with.Foreign = &engine.Foreign{Services: []engine.Service{{Name: "198.51.100.1:80/tcp"}}}
+				return &with
+			}
+		}
+		serve(t, s)
+		c := NewClient(path)
+		if got, err := c.Status(t.Context()); err != nil || got.Foreign != nil {
+			t.Errorf("not asked for: %+v, %v", got.Foreign, err)
+		}
+		got, err := c.Status(t.Context(), Foreign)
+		if err != nil || (got.Foreign != nil) != able || able && got.Foreign.Services[0].Name != "198.51.100.1:80/tcp" {
+			t.Errorf("able %t: %+v, %v", able, got.Foreign, err)
+		}
+	}
+}
+
 func TestOnlyWhatExistsAnswers(t *testing.T) {
 	path := sockPath(t)
 	s := mustListen(t, path)

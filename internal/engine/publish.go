@@ -341,9 +341,12 @@ func (e *Engine) LogState(log *slog.Logger) {
 
 func logDrains(log *slog.Logger, services []Service) {
 	for _, svc := range services {
+		for _, d := range svc.Drift {
+			log.Info("Changed by somebody else", "service", svc.Name, "destination", d.Destination, "what", d.What, "found", d.Found, "wanted", d.Wanted, "since", d.Since)
+		}
 		for _, d := range svc.Destinations {
 			if d.Drain != nil {
-				log.Info("Draining", "service", svc.Name, "destination", d.Address, "why", d.Drain.Why, "since", d.Drain.Since, "waits_for", d.Drain.WaitsFor)
+				log.Info("Draining", "service", svc.Name, "destination", d.Address, "why", d.Drain.Why, "since", d.Drain.Since, "waits_for", d.Drain.WaitsFor, "note", d.Drain.Note)
 			}
 		}
 	}

@@ -19,6 +19,25 @@ func (p *printer) drift(services []engine.Service) {
 	}
 }
 
+// SelectForeign returns the foreign services whose name or a destination's address
+// passes a filter; nil for nil.
+func SelectForeign(f *engine.Foreign, filter string) *engine.Foreign {
+	if f == nil {
+		return nil
+	}
+	out := &engine.Foreign{Error: f.Error}
+	for _, svc := range f.Services {
+		shown := contains(svc.Name, filter)
+		for i := range svc.Destinations {
+			shown = shown || contains(svc.Destinations[i].Address, filter)
+		}
+		if shown {
+			out.Services = append(out.Services, svc)
+		}
+	}
+	return out
+}
+
 // foreign are the services that are not ours, if they were asked for.
 func (p *printer) foreign(f *engine.Foreign) {
 	if f == nil {

@@ -95,7 +95,7 @@ func Status(w io.Writer, s *engine.Snapshot, o Options) (Result, error) {
 		p.virtualServer(&vss[i], s.Observe)
 	}
 	p.leaving(leaving)
-	p.foreign(s.Foreign)
+	p.foreign(SelectForeign(s.Foreign, o.Filter))
 	if r.Shown == 0 {
 		p.line("")
 		if o.Filter != "" {

@@ -150,6 +150,7 @@ func TestGolden(t *testing.T) {
 		want Result
 	}{
 		{"healthy", healthy(), Options{Version: "0.3.0"}, Result{2, true}},
+		{"drifted", drifted(), Options{Version: "0.3.0"}, Result{2, true}},
 		{"healthy-wide", healthy(), Options{Wide: true, Version: "0.4.0"}, Result{2, true}},
 		{"healthy-color", healthy(), Options{Color: true}, Result{2, true}},
 		{"troubled", troubled(), Options{}, Result{3, false}},
