@@ -293,3 +293,24 @@ func TestRestartDoesNotTrustADrainedFailure(t *testing.T) {
 	r.flush()
 	r.want(" 1:1 2:1")
 }
+
+// TestConnectionsOfARaisedWeightAreNoAlarm: somebody gave a draining destination its
+// weight back, and it was put to 0 again.
+func TestConnectionsOfARaisedWeightAreNoAlarm(t *testing.T) {
+	r := newRig(t, trust, vsOf(1, 2))
+	r.reads(1, ipvs.Counters{Active: 1}, 100)
+	r.reload(trust, vsOf(2))
+	log := r.logging()
+	d := r.dest(1)
+	d.Weight = 5
+	r.must(r.table.SetDest(t.Context(), r.service(), d))
+	r.reads(1, ipvs.Counters{Active: 9}, 108)
+	r.tick(time.Minute)
+	r.tick(time.Minute)
+	r.tick(time.Minute)
+	r.want(" 1:0 2:1")
+	wantLine(t, log.String(), "Somebody changed")
+	if strings.Contains(log.String(), "gets new connections") {
+		t.Errorf("a false alarm: %s", log)
+	}
+}

@@ -24,7 +24,8 @@
 // # Three ways to leave the table
 //
 //   - removed: a server whose check failed, without inhibit_on_failure, is deleted
-//     at once; its connections are lost. That is keepalived's contract.
+//     at once; its connections are lost. That is keepalived's contract; with
+//     on_failure drain it departs.
 //   - weight 0: inhibit_on_failure, or a weight that is 0; the entry stays.
 //   - departed: the entry is no longer wanted though nothing is wrong with it: a
 //     reload dropped it, its virtual server is gone, the sorry server took over, the
@@ -32,8 +33,9 @@
 //     read, then it is deleted if they are zero and otherwise parked on the drain
 //     list until they are (Tick). Weight first, then read, then delete: in any other
 //     order a connection can be scheduled between the read and the deletion, and is
-//     cut. UDP and SCTP destinations have no connections worth the wait and are
-//     deleted at once.
+//     cut. UDP and SCTP have no connections whose end can be seen, so that a
+//     departure there has a short limit of its own (udp_drain_timeout), and a
+//     failed server always goes at once.
 //
 // A parked destination that is wanted again gets its weight back in place. It is
 // never deleted and added again: with expire_nodest_conn set that resets its
@@ -42,6 +44,26 @@
 // A maintenance drain (a track file or an operator takes a configured server to 0)
 // outranks a failing check: a server that is being shut down fails its checks, and
 // reacting to that with a deletion would cut the drain short.
+//
+// # Drift
+//
+// The mirror is what our writes left in the table. Reconcile reads the table and
+// compares the two: a difference is somebody else's doing, for what is ours is
+// written from one goroutine. To repair, the read becomes the mirror and everything
+// of the service due, so that diff puts it back. To report, the mirror stays: later
+// writes then touch what they are about and leave the rest as somebody wanted it. A
+// write that the kernel refuses since the table is not as believed has the service
+// read and put right in either mode, for what is written to has to be known.
+//
+// A change that made something as it is wanted is no drift, nor is the removal of a
+// destination that drains. A service that appears with a tuple that is wanted is
+// taken over, with what it holds; what is not configured of that drains.
+//
+// # A drain that does not end
+//
+// Two readings are compared at weight 0. New connections there come from clients
+// that the kernel still leads to it: by an entry in TIME_WAIT whose port is used
+// again, or by a persistence template. That is told once, with the sysctl.
 //
 // # One destination, several claims
 //

@@ -33,4 +33,11 @@
 // What could not be written stays due in apply and is retried with a growing
 // pause, 1 s to 30 s. While the table cannot be reached at all (no ip_vs module)
 // checks go on, and everything is applied when it appears.
+//
+// # Reconciling
+//
+// Our services are read whole every reconcile_interval and in the turn of a reload,
+// before it writes: the first thing that a reload is asked for is often to mend what
+// somebody did to the table. The same read serves the drain list. In observe mode it
+// is the copy that is compared, so that nothing is found.
 package engine
