@@ -420,6 +420,10 @@ type VirtualServer struct {
 	UDPDrainTimeout time.Duration
 	// OnFailure is what becomes of a server that failed, unless it is inhibited.
 	OnFailure OnFailure
+	// MinAlive is the floor that failures do not go below.
+	MinAlive Floor
+	// FlapDamping lengthens the way back of a real server that flaps.
+	FlapDamping Damping
 }
 
 // SorryServer is what serves while the quorum is lost. Its weight is always 1.
@@ -455,6 +459,9 @@ type RealServer struct {
 	TrackFiles []TrackFileUse
 	// DrainTimeout bounds this server's drains; 0 is no bound (an extension).
 	DrainTimeout time.Duration
+	// SlowStart is how long its weight grows after it came back; 0 is not at all
+	// (an extension).
+	SlowStart time.Duration
 }
 
 // TrackFileUse is "track_file NAME [weight N]" in a real server.

@@ -248,6 +248,10 @@ func (p *printer) virtual(g *Global, vs *VirtualServer) {
 	p.text("virtualhost", vs.VirtualHost)
 	p.text("snmp_name", vs.SNMPName)
 	p.departure(vs, g)
+	if vs.DrainTimeout != g.DrainTimeout {
+		p.ext("drain_timeout", timer(vs.DrainTimeout))
+	}
+	p.protection(vs)
 	if s := vs.Sorry; s != nil {
 		p.line("sorry_server", place(s.Key.AddrPort))
 		p.method("sorry_server_lvs_method", s.Forward)
@@ -297,6 +301,8 @@ func (p *printer) real(vs *VirtualServer, rs *RealServer) {
 	}
 	if rs.DrainTimeout != vs.DrainTimeout {
 		p.ext("drain_timeout", timer(rs.DrainTimeout))
+	if rs.SlowStart != 0 {
+		p.ext("slow_start", timer(rs.SlowStart))
 	}
 	for _, c := range rs.Checkers {
 		p.checker(vs, rs, c)

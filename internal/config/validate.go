@@ -81,6 +81,8 @@ func (v *validator) virtual(vs *VirtualServer, files map[string]bool) {
 	v.need(len(vs.RealServers) > 0, "no real server")
 	v.need(vs.DrainTimeout >= 0, "drain_timeout %v is negative", vs.DrainTimeout)
 	v.need(vs.UDPDrainTimeout >= 0, "udp_drain_timeout %v is negative", vs.UDPDrainTimeout)
+	v.need(vs.MinAlive.Percent <= 100 && (vs.MinAlive.Percent == 0 || vs.MinAlive.Servers == 0), "min_alive %+v", vs.MinAlive)
+	v.need(vs.FlapDamping.Count == 0 || vs.FlapDamping.Within > 0, "flap_damping %+v", vs.FlapDamping)
 	if s := vs.Sorry; s != nil {
 		v.server(vs, "sorry server", s.Key, s.Forward)
 	}
@@ -90,6 +92,7 @@ func (v *validator) virtual(vs *VirtualServer, files map[string]bool) {
 		v.need(!seen[rs.Key], "real server %s twice", rs.Key)
 		seen[rs.Key] = true
 		v.server(vs, "real server", rs.Key, rs.Forward)
+		v.need(rs.SlowStart >= 0, "real server %s: slow_start %v is negative", rs.Key, rs.SlowStart)
 		v.need(rs.Weight >= 0 && rs.Weight <= 1<<31-1, "real server %s: weight %d", rs.Key, rs.Weight)
 		v.need(rs.DrainTimeout >= 0, "real server %s: drain_timeout %v is negative", rs.Key, rs.DrainTimeout)
 		total += uint64(max(rs.Weight, 0))

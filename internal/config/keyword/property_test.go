@@ -255,6 +255,10 @@ func drawVirtual(t draw, g *config.Global, i int, ordinal *int, tracks int) *con
 	vs.DrainTimeout = rapid.SampledFrom([]time.Duration{g.DrainTimeout, 0, 7 * time.Second}).Draw(t, "drain")
 	vs.UDPDrainTimeout = rapid.SampledFrom([]time.Duration{g.UDPDrainTimeout, 0, 7 * time.Second}).Draw(t, "udp drain")
 	vs.OnFailure = rapid.SampledFrom([]config.OnFailure{config.OnFailureRemove, config.OnFailureDrain}).Draw(t, "on_failure")
+	vs.MinAlive = rapid.SampledFrom([]config.Floor{{}, {Servers: 1}, {Servers: 4000000000}, {Percent: 1}, {Percent: 100}}).Draw(t, "floor")
+	if drawBool(t, "damping") {
+		vs.FlapDamping = config.Damping{Count: rapid.Uint32Range(1, 1000).Draw(t, "count"), Within: drawTime(t, "within", time.Microsecond, 7*24*time.Hour)}
+	}
 	seen := map[netip.Addr]bool{}
 	var total uint64
 	for range rapid.IntRange(1, 4).Draw(t, "real servers") {
@@ -309,6 +313,9 @@ func drawReal(t draw, g *config.Global, vs *config.VirtualServer, v6 bool, track
 	}
 	if tracks > 0 && drawBool(t, "track") {
 		rs.TrackFiles = append(rs.TrackFiles, use())
+	}
+	if drawBool(t, "slow start") {
+		rs.SlowStart = drawTime(t, "rise in", time.Microsecond, 7*24*time.Hour)
 	}
 	for range rapid.IntRange(0, 2).Draw(t, "checkers") {
 		kind := rapid.SampledFrom([]config.CheckerKind{config.TCPCheck, config.HTTPGet, config.SSLGet, config.FileCheck, config.SMTPCheck, config.DNSCheck, config.UDPCheck, config.PingCheck, config.MiscCheck}).Draw(t, "kind")

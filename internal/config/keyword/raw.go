@@ -130,6 +130,10 @@ type rawVirtual struct {
 
 	udpDrainTimeout opt[time.Duration]
 	onFailure       config.OnFailure
+	minAlive    config.Floor
+	minAliveAt  *syntax.Node
+	flapDamping config.Damping
+	slowStart   opt[time.Duration]
 }
 
 // rawSorry is a sorry_server as written.
@@ -160,6 +164,7 @@ type rawReal struct {
 	snmpName     string
 	checkers     []*rawChecker
 	trackUses    []*rawTrackUse
+	slowStart    opt[time.Duration]
 	// bfds are the instances of its BFD_CHECKs.
 	bfds         []string
 	drainTimeout opt[time.Duration]

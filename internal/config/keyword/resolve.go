@@ -61,6 +61,7 @@ func (b *builder) resolve() *config.Config {
 	drafts = b.collisions(drafts)
 	for _, d := range drafts {
 		b.quorum(d)
+		b.minAlive(d)
 		cfg.VirtualServers = append(cfg.VirtualServers, d.vs)
 	}
 	for _, t := range b.raw.trackOrder {
@@ -131,6 +132,7 @@ func (b *builder) virtual(r *rawVirtual) *draft {
 
 		UDPDrainTimeout: r.udpDrainTimeout.or(b.raw.global.UDPDrainTimeout),
 		OnFailure:       r.onFailure,
+		MinAlive:     r.minAlive, FlapDamping: r.flapDamping,
 	}
 	b.serviceRules(d)
 	b.entries(d, family)
@@ -423,6 +425,10 @@ func (b *builder) difference(x, y *draft) string {
 		return "udp_drain_timeout"
 	case a.OnFailure != z.OnFailure:
 		return "on_failure"
+	case a.MinAlive != z.MinAlive:
+		return "min_alive"
+	case a.FlapDamping != z.FlapDamping:
+		return "flap_damping"
 	case a.Sorry != nil && z.Sorry != nil && (a.Sorry.Key != z.Sorry.Key || a.Sorry.Forward != z.Sorry.Forward || a.Sorry.Inhibit != z.Sorry.Inhibit):
 		return "sorry server"
 	}

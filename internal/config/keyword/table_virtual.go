@@ -104,6 +104,10 @@ func virtualRows() []keyword {
 					f.vs.onFailure = config.OnFailureDrain
 				}
 			}},
+		{name: "min_alive", arg: custom("1..4294967295 | 1..100%", 1), extension: true, def: "none", doc: "failures leave at least so many of the real servers in service, or this share of them rounded up", set: setMinAlive},
+		{name: "slow_start", arg: timer(0, maxPace), extension: true, def: "0 (none)", doc: "the weight of a real server that came back grows from a tenth in this time",
+			set: func(f *frame, v *value) { f.vs.slowStart.set(v.dur) }},
+		{name: "flap_damping", arg: dampingArg(), extension: true, def: "off", doc: "a real server that went down so many times within this time is held back before it returns", set: setFlapDamping},
 		{name: "real_server", arg: custom("IP [PORT]", 1), opens: blockReal, doc: "a server of the pool", open: openReal},
 	}
 	rows = append(rows, defaultsRows(func(f *frame) *checkDefaults { return &f.vs.checkDefaults }, "")...)
@@ -134,6 +138,8 @@ func realRows() []keyword {
 		{name: "track_file", arg: custom("NAME [weight -2147483647..2147483647 [reverse|noreverse]]", 1), extension: true, dup: cumulative, def: "none", doc: "the file's number moves the weight, down to 0 (maintenance), without being a check", set: setTrackUse},
 		{name: "drain_timeout", arg: timer(0, maxTimer), extension: true, def: "the virtual server's", doc: "bound of this server's drains; 0 is none; not for UDP and SCTP",
 			set: func(f *frame, v *value) { f.rs.drainTimeout.set(v.dur) }},
+		{name: "slow_start", arg: timer(0, maxPace), extension: true, def: "the virtual server's", doc: "its weight grows from a tenth in this time after it came back",
+			set: func(f *frame, v *value) { f.rs.slowStart.set(v.dur) }},
 	}
 	rows = append(rows, defaultsRows(func(f *frame) *checkDefaults { return &f.rs.checkDefaults }, "the virtual server's")...)
 	for _, c := range []struct {
