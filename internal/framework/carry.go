@@ -22,6 +22,7 @@ func New(cfg *config.VirtualServer, trust Trust, values Values, orders ...Orders
 		rs := newServer(rc)
 		rs.order(orders)
 		rs.Trusted = trust(rc)
+		rs.cold = true
 		rs.fill(values)
 		vs.Servers = append(vs.Servers, rs)
 	}
@@ -57,18 +58,24 @@ func (rs *RealServer) fill(values Values) {
 //   - a new checker on a live server is trusted: it stays up until it fails;
 //   - a new checker on a server that is down must pass before the server is back;
 //   - failures of checkers that are gone vanish with them;
-//   - a new server is trusted as trust says.
+//   - a new server is trusted as trust says;
+//   - a failed server that the floor keeps is not trusted, but it is not let go
+//     either before others can take its place.
+//
+// The new state is at the old one's time: Advance old first.
 func Next(old *VirtualServer, cfg *config.VirtualServer, trust Trust, values Values, orders ...Orders) (*VirtualServer, QuorumEvent) {
 	byKey := make(map[config.RSKey]*RealServer, len(old.Servers))
 	for _, rs := range old.Servers {
 		byKey[rs.Config.Key] = rs
 	}
-	vs := &VirtualServer{Config: cfg, quorumUp: old.quorumUp}
+	vs := &VirtualServer{Config: cfg, quorumUp: old.quorumUp, now: old.now, failures: old.failures}
 	for _, rc := range cfg.RealServers {
 		rs := newServer(rc)
 		rs.order(orders)
 		if was, ok := byKey[rc.Key]; ok {
-			rs.Trusted = was.alive
+			rs.Trusted = was.alive && !was.kept
+			rs.standing, rs.passing, rs.failing, rs.failedAs = was.standing, was.passing, was.failing, was.failedAs
+			rs.flaps, rs.rising, rs.cold = was.flaps, was.rising, was.cold
 			match := MatchCheckers(was.Config.Checkers, rc.Checkers)
 			for i, j := range match {
 				if j >= 0 {

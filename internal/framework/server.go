@@ -3,6 +3,7 @@ package framework
 import (
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/sluice-lb/sluice/internal/config"
 )
@@ -28,8 +29,17 @@ type RealServer struct {
 	// Order is what an operator asked of it.
 	Order Order
 
-	alive  bool
-	weight int64
+	standing
+	// passing: no check says that it is bad and all that count as unknown are
+	// trusted. failing: a check says so.
+	passing, failing bool
+	// failedAs numbers the failures of the virtual server's servers in their order.
+	failedAs uint64
+	flaps    flaps
+	// rising is when a slow start began; zero for none. cold: it has not served
+	// since its virtual server was new.
+	rising time.Time
+	cold   bool
 }
 
 // FileValue is a watched file's number with the rule that weighs it.
@@ -75,10 +85,12 @@ func (f FileValue) Status() (contribution int64, fault bool) {
 	return p, false
 }
 
-// Alive reports whether the server may serve as far as its checks go.
+// Alive reports whether the server may serve as far as its checks go, or the floor
+// keeps it in service all the same.
 func (rs *RealServer) Alive() bool { return rs.alive }
 
-// Weight returns the effective weight, 0..MaxWeight.
+// Weight returns the effective weight, 0..MaxWeight. It is what counts for the
+// quorum; Share is what goes into the table.
 func (rs *RealServer) Weight() int64 { return rs.weight }
 
 // Maintenance reports whether an operator, files or checks drain a server that would
@@ -101,8 +113,8 @@ func (rs *RealServer) setFile(use int, value int64) {
 	}
 }
 
-// computeAlive ANDs the checkers, as keepalived does.
-func (rs *RealServer) computeAlive() bool {
+// computePassing ANDs the checkers, as keepalived does.
+func (rs *RealServer) computePassing() bool {
 	for _, v := range rs.Checkers {
 		if v == Down || v == Unknown && !rs.Trusted {
 			return false
@@ -113,16 +125,15 @@ func (rs *RealServer) computeAlive() bool {
 
 // Unverified reports that no check says the server is bad but none has vouched
 // for it either.
-func (rs *RealServer) Unverified() bool {
-	if rs.alive {
-		return false
-	}
+func (rs *RealServer) Unverified() bool { return !rs.passing && !rs.failing }
+
+func (rs *RealServer) anyDown() bool {
 	for _, v := range rs.Checkers {
 		if v == Down {
-			return false
+			return true
 		}
 	}
-	return true
+	return false
 }
 
 // computeWeight sums the configured weight and every contribution, as facts 4.13
@@ -178,12 +189,28 @@ type ServerChange struct {
 	// AliveChanged and WeightChanged tell which of the two moved.
 	AliveChanged  bool
 	WeightChanged bool
+	// ShareChanged: the weight in the table moved, by itself or with the effective
+	// one. KeptChanged and HeldChanged: the floor, or flap damping, took it up or
+	// let it go.
+	ShareChanged, KeptChanged, HeldChanged bool
 }
 
-// Change is what an event changed in a virtual server.
+// Change is what an event changed in a virtual server. The real server that the
+// event was about stands first, if it changed; others follow where one server's
+// standing depends on the rest.
 type Change struct {
 	Servers []ServerChange
 	Quorum  QuorumEvent
+}
+
+// Of returns what moved of one real server.
+func (c Change) Of(server int) ServerChange {
+	for _, sc := range c.Servers {
+		if sc.Index == server {
+			return sc
+		}
+	}
+	return ServerChange{Index: server}
 }
 
 // VirtualServer is what is known of one virtual server.
@@ -193,6 +220,12 @@ type VirtualServer struct {
 
 	sum      int64
 	quorumUp bool
+
+	// protected: a server's standing depends on the others or on time. now is the
+	// virtual server's clock, next when it changes something by itself.
+	protected bool
+	now, next time.Time
+	failures  uint64
 }
 
 // Sum returns the weight that is alive.
@@ -240,20 +273,19 @@ func (vs *VirtualServer) SetFile(server, use int, value int64) (Change, error) {
 	return vs.update(server), nil
 }
 
-// update recomputes one server and keeps the sum by its difference.
+// update works out what a new fact about one server changes. Without protection
+// that is this server alone, and the sum is kept by its difference.
 func (vs *VirtualServer) update(i int) Change {
+	if vs.protected {
+		return vs.settle(i)
+	}
 	rs := vs.Servers[i]
-	before := rs.counted()
-	sc := ServerChange{Index: i}
-	if a := rs.computeAlive(); a != rs.alive {
-		rs.alive, sc.AliveChanged = a, true
-	}
-	if w := rs.computeWeight(); w != rs.weight {
-		rs.weight, sc.WeightChanged = w, true
-	}
+	was, before := rs.standing, rs.counted()
+	vs.judge(rs)
+	rs.alive, rs.share = rs.passing, rs.weight
 	vs.sum += rs.counted() - before
 	var c Change
-	if sc.AliveChanged || sc.WeightChanged {
+	if sc, changed := rs.compare(was, i); changed {
 		c.Servers = []ServerChange{sc}
 	}
 	c.Quorum = vs.evaluate()
@@ -285,10 +317,4 @@ func (vs *VirtualServer) evaluate() QuorumEvent {
 
 // recompute derives everything from the facts; the first evaluation of the
 // quorum is left to the caller.
-func (vs *VirtualServer) recompute() {
-	vs.sum = 0
-	for _, rs := range vs.Servers {
-		rs.alive, rs.weight = rs.computeAlive(), rs.computeWeight()
-		vs.sum += rs.counted()
-	}
-}
+func (vs *VirtualServer) recompute() { vs.derive(vs.standings()) }

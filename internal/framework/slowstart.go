@@ -1,0 +1,74 @@
+package framework
+
+import "time"
+
+// rampSteps is in how many steps a weight grows from a tenth to the whole.
+const rampSteps = 10
+
+// rampStep returns how many steps are done.
+func rampStep(since, now time.Time, duration time.Duration) int64 {
+	if since.IsZero() || duration <= 0 {
+		return rampSteps
+	}
+	return int64(min(max(now.Sub(since), 0), duration)) * rampSteps / int64(duration)
+}
+
+// weightAt returns the weight of a server that came back at since: a tenth of the
+// full one, but at least 1, and all of it once the duration is over.
+func weightAt(full int64, since, now time.Time, duration time.Duration) int64 {
+	step := rampStep(since, now, duration)
+	if step >= rampSteps || full <= 0 {
+		return full
+	}
+	return max(full*(10+9*step)/100, 1)
+}
+
+// rampNext returns when the next step is due; zero when there is none.
+func rampNext(since, now time.Time, duration time.Duration) time.Time {
+	step := rampStep(since, now, duration)
+	if step >= rampSteps {
+		return time.Time{}
+	}
+	// Rounded up, so that the step is done at that time and not a moment later.
+	return since.Add(time.Duration((int64(duration)*(step+1) + rampSteps - 1) / rampSteps))
+}
+
+// ramp decides which weights grow. was are the standings before. Nothing grows
+// while the floor keeps failed servers, nor when it would be the only healthy
+// server: all the load would go to those that fail, or the weight would mean
+// nothing.
+func (vs *VirtualServer) ramp(was []standing) {
+	floor, healthy := false, 0
+	for _, rs := range vs.Servers {
+		floor = floor || rs.kept
+		if rs.healthy() {
+			healthy++
+		}
+	}
+	for i, rs := range vs.Servers {
+		usable := rs.alive && rs.weight > 0
+		switch {
+		case !usable || floor || healthy < 2:
+			rs.rising = time.Time{}
+		case !(was[i].alive && was[i].weight > 0) && !rs.cold && rs.Config.SlowStart > 0:
+			rs.rising = vs.now
+		}
+		if rampNext(rs.rising, vs.now, rs.Config.SlowStart).IsZero() {
+			rs.rising = time.Time{}
+		}
+		rs.share = weightAt(rs.weight, rs.rising, vs.now, rs.Config.SlowStart)
+		rs.cold = rs.cold && !usable
+	}
+}
+
+// Share returns the weight that the server has in the table: the effective one, or
+// less while it starts slowly.
+func (rs *RealServer) Share() int64 { return rs.share }
+
+// RisesUntil returns when a slow start ends; zero for none.
+func (rs *RealServer) RisesUntil() time.Time {
+	if rs.rising.IsZero() {
+		return time.Time{}
+	}
+	return rs.rising.Add(rs.Config.SlowStart)
+}
