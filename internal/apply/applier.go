@@ -116,7 +116,7 @@ func (a *Applier) Init(vs *framework.VirtualServer) error {
 		return fmt.Errorf("init virtual server: %w", ErrUnknown)
 	}
 	for i, rs := range vs.Servers {
-		c.facts.Alive[i], c.facts.Weight[i] = rs.Alive(), rs.Weight()
+		c.facts.Alive[i], c.facts.Weight[i] = rs.Alive(), rs.Share()
 		c.facts.Failed[i] = !rs.Alive() && !rs.Unverified()
 		c.facts.Maintenance[i] = rs.Maintenance()
 	}

@@ -125,6 +125,8 @@ type server struct {
 	suspended bool
 	// hold keeps servers that a reload took away; nil for none.
 	hold *hold
+	// floorSince is when it came to its floor; zero while it is not there.
+	floorSince time.Time
 }
 
 // situation is a real server's state since when and why.
@@ -299,6 +301,9 @@ func (e *Engine) wait(now time.Time) time.Duration {
 	if _, d := e.applier.Draining(); !d.IsZero() && d.Before(next) {
 		next = d
 	}
+	if t := e.nextMove(); !t.IsZero() && t.Before(next) {
+		next = t
+	}
 	return max(next.Sub(now), 0)
 }
 
@@ -308,6 +313,7 @@ func (e *Engine) turn(ctx context.Context) {
 	defer cancel()
 	now := time.Now()
 	e.expire(now)
+	e.advance(now)
 	if !e.connected && !e.retryAt.IsZero() && !now.Before(e.retryAt) {
 		e.connect(kctx)
 	}

@@ -20,6 +20,7 @@ func (ev verdictEvent) handle(e *Engine) {
 		return
 	}
 	vs := t.vs
+	e.catchUp(vs, time.Now())
 	rs := vs.Servers[t.server]
 	// The weight first: a server that comes back comes back with it.
 	change, err := vs.SetDynamic(t.server, t.check, ev.dynamic)
@@ -46,7 +47,7 @@ func (ev verdictEvent) handle(e *Engine) {
 		return
 	}
 	body := mailOf(rs.Config.Checkers[t.check], ev.verdict, ev.outcome)
-	told := len(change.Servers) > 0 && change.Servers[0].AliveChanged
+	told := change.Of(t.server).AliveChanged
 	if unverified && !rs.Alive() && !rs.Unverified() {
 		// It was never up, but now it is known to be down: keepalived tells of an
 		// alpha server's first failure too.
@@ -62,6 +63,7 @@ func (ev verdictEvent) handle(e *Engine) {
 
 func (ev fileEvent) handle(e *Engine) {
 	for _, u := range e.uses[ev.name] {
+		e.catchUp(u.vs, time.Now())
 		rs := u.vs.Servers[u.server]
 		if rs.Files[u.use].Checker >= 0 {
 			u.vs.rs[u.server].failed = fmt.Sprintf("FILE_CHECK: track_file %s is %d", ev.name, ev.value)
@@ -85,16 +87,24 @@ func (e *Engine) apply(vs *server, change framework.Change, mail string) {
 		key, name := rs.Config.Key, rsName(rs.Config.Key, vs.Config)
 		if c.AliveChanged {
 			e.logAlive(vs, rs, name)
-			e.noteServer(vs, rs, rs.Alive(), mail)
+			e.noteServer(vs, rs, rs.Alive(), mailAbout(rs, c, mail))
 			e.must(e.applier.SetAlive(vs.Config.Key, key, rs.Alive()))
+			if !rs.Alive() && rs.Unverified() {
+				// It leaves without having failed; only the whole state says so.
+				e.must(e.applier.Init(vs.VirtualServer))
+			}
 		}
 		if c.WeightChanged {
 			e.log.Info(fmt.Sprintf("Changing weight of service %s in VS %s to %d", name, vs.name, rs.Weight()),
 				"rs", name, "vs", vs.name, "weight", rs.Weight(), "configured", rs.Config.Weight)
-			e.must(e.applier.SetWeight(vs.Config.Key, key, rs.Weight()))
 			e.must(e.applier.SetMaintenance(vs.Config.Key, key, rs.Maintenance()))
 		}
+		if c.ShareChanged {
+			e.must(e.applier.SetWeight(vs.Config.Key, key, rs.Share()))
+		}
+		e.logProtection(vs, c, name)
 	}
+	e.watchFloor(vs)
 	e.logQuorum(vs, change.Quorum)
 	e.noteQuorum(vs, change.Quorum, mailQuorum(vs, change.Quorum))
 	e.must(e.applier.Quorum(vs.Config.Key, change.Quorum))

@@ -71,6 +71,7 @@ func (e *Engine) piece(vs *server, now time.Time) *piece {
 		Quorum: vs.Config.Quorum, Hysteresis: vs.Config.Hysteresis,
 		Alive: vs.Sum(), QuorumUp: vs.QuorumUp(), Since: vs.since,
 		Suspended: vs.suspended, SorryServing: vs.Config.Sorry != nil && !vs.QuorumUp(),
+		MinAlive: vs.Floor(), AtFloor: vs.AtFloor(), FloorSince: vs.floorSince,
 	}
 	p.vs.Hold = vs.hold.view(vs)
 	if s := vs.Config.Sorry; s != nil {
@@ -97,6 +98,7 @@ func (e *Engine) piece(vs *server, now time.Time) *piece {
 			Address: rs.Config.Key.String(), State: state, Reason: reason, Since: sit.since,
 			Method: rs.Config.Forward.Method.String(), WeightConfigured: rs.Config.Weight,
 			WeightWanted: -1, Inhibit: rs.Config.Inhibit,
+			HeldUntil: rs.HeldUntil(), RisesUntil: rs.RisesUntil(),
 		}
 		if len(p.services) > 0 {
 			if dk, ok := kernel.Destination(rs.Config.Key, p.services[0]); ok {
@@ -153,6 +155,14 @@ func situate(vs *server, rs *framework.RealServer, sit *situation) (State, strin
 			why += "; also " + down
 		}
 		return StateMaintenance, why
+	case rs.Kept() && vs.Config.Sorry != nil && !vs.QuorumUp():
+		return StateWithdrawn, "failed, kept by min_alive, but the quorum is lost and the sorry server serves: " + down
+	case rs.Kept() && rs.Unverified():
+		return StateKept, "waits for its first good check, kept by min_alive: " + down
+	case rs.Kept():
+		return StateKept, "failed, kept by min_alive: " + down
+	case !rs.HeldUntil().IsZero():
+		return StateDamped, fmt.Sprintf("all checks pass, but it flapped %d times: held back by flap_damping until %s", rs.Flaps(), rs.HeldUntil().Format(time.TimeOnly))
 	case rs.Unverified():
 		return StateUnverified, "waits for its first good check"
 	case !rs.Alive():
@@ -325,7 +335,7 @@ func (e *Engine) LogState(log *slog.Logger) {
 		"kernel_error", s.Kernel.Error, "operations", s.Kernel.Operations, "overdue", s.Overdue)
 	for _, vs := range s.VirtualServers {
 		log.Info("Virtual server", "vs", vs.Name, "scheduler", vs.Scheduler, "quorum_up", vs.QuorumUp, "alive_weight", vs.Alive,
-			"quorum", vs.Quorum, "hysteresis", vs.Hysteresis, "sorry_serving", vs.SorryServing, "since", vs.Since)
+			"quorum", vs.Quorum, "hysteresis", vs.Hysteresis, "sorry_serving", vs.SorryServing, "since", vs.Since, "min_alive", vs.MinAlive, "at_floor", vs.AtFloor)
 		for _, rs := range vs.RealServers {
 			args := []any{"vs", vs.Name, "rs", rs.Address, "state", rs.State, "reason", rs.Reason, "since", rs.Since,
 				"weight_wanted", rs.WeightWanted, "weight_configured", rs.WeightConfigured}

@@ -14,6 +14,7 @@ import (
 // at the end of the turn by the same path as everything else.
 func (ev reloadEvent) handle(e *Engine) {
 	values := e.opts.Files.Watch(ev.config.TrackFiles)
+	e.advance(time.Now())
 	e.config = ev.config
 	e.generation++
 	e.globalsDue, e.globalsAt = true, time.Time{}
@@ -70,7 +71,7 @@ func (e *Engine) trustNew(was *server, vc *config.VirtualServer) framework.Trust
 	stays := keys(vc)
 	healthy := false
 	for _, rs := range was.Servers {
-		if rs.Alive() && rs.Weight() > 0 && stays[rs.Config.Key] {
+		if rs.Alive() && !rs.Kept() && rs.Weight() > 0 && stays[rs.Config.Key] {
 			healthy = true
 		}
 	}
@@ -91,13 +92,14 @@ func keys(vc *config.VirtualServer) map[config.RSKey]bool {
 // go on. At a cold start first runs are spread over warmup; what a reload adds is
 // probed at once.
 func (e *Engine) adopt(fvs *framework.VirtualServer, was *server, start bool) *server {
+	fvs.Advance(time.Now())
 	vs := &server{VirtualServer: fvs, name: vsName(fvs.Config), since: time.Now(), suspended: e.away(fvs.Config), hold: e.holds[fvs.Config.Key]}
 	byKey := map[config.RSKey]int{}
 	// left are the old tasks that nobody has taken over yet. They are a copy:
 	// readers still hold the old lists.
 	var left [][]*task
 	if was != nil {
-		vs.since = was.since
+		vs.since, vs.floorSince = was.since, was.floorSince
 		for i, rs := range was.Servers {
 			byKey[rs.Config.Key] = i
 			left = append(left, slices.Clone(was.tasks[i]))
@@ -138,6 +140,7 @@ func (e *Engine) adopt(fvs *framework.VirtualServer, was *server, start bool) *s
 		vs.rs, vs.tasks = append(vs.rs, sit), append(vs.tasks, tasks)
 	}
 	e.dropTasks(left)
+	e.watchFloor(vs)
 	e.vss = append(e.vss, vs)
 	e.byKey[fvs.Config.Key] = vs
 	return vs

@@ -70,6 +70,12 @@ type VirtualServer struct {
 	// Suspended: its address is not on this host, so that nothing of it is checked
 	// (ha_suspend).
 	Suspended bool `json:"suspended,omitempty"`
+	// MinAlive is how many real servers failures leave in service, 0 for no floor.
+	// AtFloor: failed ones are kept in service for it, since FloorSince. That is an
+	// alarm of its own.
+	MinAlive   int       `json:"min_alive,omitempty"`
+	AtFloor    bool      `json:"at_floor,omitempty"`
+	FloorSince time.Time `json:"floor_since,omitzero"`
 	// SorryServing: the sorry server is in, the real servers are out.
 	SorryServing bool `json:"sorry_serving"`
 	// Hold is set while servers that a reload took away go on serving.
@@ -105,6 +111,10 @@ const (
 	// StateHeld: no longer configured, but it serves until those that replace it
 	// have passed a check (departure_hold).
 	StateHeld State = "held"
+	// StateKept: its checks failed and min_alive keeps it in service.
+	StateKept State = "kept"
+	// StateDamped: its checks pass, but it flapped and is held back for a while.
+	StateDamped State = "damped"
 )
 
 // RealServer is one real server's state within its virtual server.
@@ -117,10 +127,14 @@ type RealServer struct {
 	Method string    `json:"method"`
 	// WeightConfigured is the file's; WeightWanted what should be in the kernel,
 	// -1 when it should not be there.
-	WeightConfigured int64     `json:"weight_configured"`
-	WeightWanted     int64     `json:"weight_wanted"`
-	Inhibit          bool      `json:"inhibit_on_failure"`
-	Checkers         []Checker `json:"checkers,omitempty"`
+	WeightConfigured int64 `json:"weight_configured"`
+	WeightWanted     int64 `json:"weight_wanted"`
+	Inhibit          bool  `json:"inhibit_on_failure"`
+	// HeldUntil is when flap damping lets it back; RisesUntil when its slow start
+	// ends. Zero for neither.
+	HeldUntil  time.Time `json:"held_until,omitzero"`
+	RisesUntil time.Time `json:"rises_until,omitzero"`
+	Checkers   []Checker `json:"checkers,omitempty"`
 	// TrackFiles are the files that move its weight.
 	TrackFiles []TrackFile `json:"track_files,omitempty"`
 	// Dynamic are the weights that its checks ask for, in the checks' order; a

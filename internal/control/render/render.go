@@ -39,8 +39,8 @@ type Options struct {
 type Result struct {
 	// Shown is how many virtual servers and leaving services passed the filter.
 	Shown int
-	// Healthy: every virtual server shown has its quorum, and the kernel's table
-	// can be written (which does not count in observe mode).
+	// Healthy: every virtual server shown has its quorum without being at its floor,
+	// and the kernel's table can be written (which does not count in observe mode).
 	Healthy bool
 }
 
@@ -52,7 +52,7 @@ func Select(s *engine.Snapshot, filter string) ([]engine.VirtualServer, []engine
 	for _, vs := range s.VirtualServers {
 		if matches(vs, filter) {
 			vss = append(vss, vs)
-			r.Healthy = r.Healthy && vs.QuorumUp
+			r.Healthy = r.Healthy && vs.QuorumUp && !vs.AtFloor
 		}
 	}
 	var leaving []engine.Service

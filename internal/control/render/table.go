@@ -41,6 +41,9 @@ func (p *printer) virtualServer(vs *engine.VirtualServer, observe bool) {
 		p.line("  %s: its address is not on this host, nothing is checked (ha_suspend)", p.color(odd, "SUSPENDED"))
 	}
 	p.hold(vs.Hold)
+	if vs.AtFloor {
+		p.line("  %s for %s: real servers whose checks fail are kept in service, so that %d serve (min_alive)", p.color(bad, "AT ITS FLOOR"), p.ago(vs.FloorSince), vs.MinAlive)
+	}
 	names := make([]string, len(vs.Services))
 	for i, svc := range vs.Services {
 		names[i] = clean(svc.Name)
@@ -71,7 +74,7 @@ func (p *printer) rows(vs *engine.VirtualServer) []row {
 		r := p.row(rs.Address, found, rs.WeightWanted)
 		r.cells[1] = clean(rs.Method)
 		r.cells[2], r.state = clean(string(rs.State)), stateColor[rs.State]
-		r.cells[6], r.cells[7] = p.ago(rs.Since), clean(rs.Reason)
+		r.cells[6], r.cells[7] = p.ago(rs.Since), clean(rs.Reason)+p.pace(rs)
 		for _, f := range found {
 			if f.dest.Drain != nil { // why is the state's reason
 				r.cells[7] += "; " + p.waits(f.dest.Drain)
@@ -92,6 +95,18 @@ func (p *printer) rows(vs *engine.VirtualServer) []row {
 var stateColor = map[engine.State]string{
 	engine.StateUp: good, engine.StateDown: bad, engine.StateUnverified: odd,
 	engine.StateMaintenance: odd, engine.StateWithdrawn: odd, engine.StateHeld: odd,
+	engine.StateKept: bad, engine.StateDamped: odd,
+}
+
+// pace says how long a server is still held back, or starts slowly.
+func (p *printer) pace(rs *engine.RealServer) string {
+	switch {
+	case rs.HeldUntil.After(p.at):
+		return ", for another " + compact(rs.HeldUntil.Sub(p.at))
+	case rs.RisesUntil.After(p.at):
+		return "; slow start, full weight in " + compact(rs.RisesUntil.Sub(p.at))
+	}
+	return ""
 }
 
 func (p *printer) sorry(s *engine.SorryServer, found []destination) row {
