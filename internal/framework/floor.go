@@ -25,7 +25,9 @@ func (vs *VirtualServer) AtFloor() bool {
 }
 
 // keep chooses the servers that the floor keeps in service, given how many are
-// healthy: those that failed last. A weight of 0 is the operator's "out" and is
+// healthy: of those that serve the ones that failed last. One that is out is brought
+// back, the last that failed first, only if these are too few: to exchange one failed
+// server for another would cost connections for nothing. A weight of 0 is the operator's "out" and is
 // neither counted nor kept. A server that waits for its first good check is not
 // kept either, but as it may fill the place in a moment, no failed server is brought
 // back in for it; one that serves is not let go for it.
@@ -44,7 +46,15 @@ func (vs *VirtualServer) keep(healthy int) {
 			waiting++
 		}
 	}
-	slices.SortStableFunc(failed, func(a, b *RealServer) int { return cmp.Compare(b.failedAs, a.failedAs) })
+	slices.SortStableFunc(failed, func(a, b *RealServer) int {
+		if a.alive != b.alive {
+			if a.alive {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Compare(b.failedAs, a.failedAs)
+	})
 	for _, rs := range failed {
 		if need > waiting || need > 0 && rs.alive {
 			rs.kept = true

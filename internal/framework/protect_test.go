@@ -109,15 +109,15 @@ func TestQ10DisabledServersCountAsOut(t *testing.T) {
 		"-2", "--(3)(4)", // a drained server is never kept, whenever it failed
 		"-1", "--(3)(4)",
 	)
-	// Its drain over, it has failed last and takes the place of 3.
+	// Its drain over, it is a failed server that is out: no exchange.
 	if _, err := vs.SetFile(1, 0, 0); err != nil {
 		t.Fatal(err)
 	}
-	if got := drawn(vs); got != "-(2)-(4)" {
+	if got := drawn(vs); got != "--(3)(4)" {
 		t.Errorf("after the drain: %s", got)
 	}
 	// A healthy server that is disabled makes room for a failed one.
-	play(t, vs, "+4", "-(2)-4", "+3", "--34")
+	play(t, vs, "+4", "--(3)4", "+3", "--34")
 	if _, err := vs.SetFile(1, 0, 1); err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +139,7 @@ func TestQ09FloorHoldsOnReload(t *testing.T) {
 	if got := drawn(more); got != "--(3)(4)-" {
 		t.Errorf("one more, not trusted: %s", got)
 	}
-	play(t, more, "-5", "--(3)(4)(5)", "+5", "--(3)(4)5")
+	play(t, more, "-5", "-(2)(3)(4)-", "+5", "--(3)(4)5") // 2 was good once
 	more, _ = Next(vs, floored(5, config.Floor{Percent: 50}), trusted, noFiles)
 	if got := drawn(more); got != "--(3)(4)5" {
 		t.Errorf("one more, trusted: %s", got)
@@ -165,7 +165,7 @@ func TestQ09FloorHoldsOnReload(t *testing.T) {
 	if got := drawn(other); got != "--(3)(4)" || !other.Servers[2].Unverified() {
 		t.Errorf("other checks: %s", got)
 	}
-	play(t, other, "+1", "1--(4)", "-2", "1--(4)", "+2", "12--")
+	play(t, other, "-1", "--(3)(4)", "-2", "--(3)(4)", "-4", "--(3)(4)", "+1", "1--(4)", "+2", "12--")
 	// Without the floor they go.
 	off, ev := Next(vs, floored(4, config.Floor{}), untrusted, noFiles)
 	if got := drawn(off); got != "----" || ev != QuorumLost {
@@ -180,7 +180,7 @@ func TestFloorAtStart(t *testing.T) {
 	if got := drawn(vs); got != "----" {
 		t.Errorf("at start: %s", got)
 	}
-	play(t, vs, "-1", "----", "-2", "----", "-3", "--(3)-", "-4", "--(3)(4)")
+	play(t, vs, "-1", "----", "-2", "----", "-3", "(1)---", "-4", "(1)(2)--")
 	vs, _ = New(floored(4, config.Floor{Servers: 2}), trusted, noFiles)
 	play(t, vs, "-1", "-234", "-3", "-2-4", "-4", "-2-(4)", "-2", "-(2)-(4)")
 }
@@ -503,7 +503,9 @@ func reported(t *rapid.T, vs *VirtualServer, was map[config.RSKey]standing, c Ch
 func promised(t *rapid.T, vs *VirtualServer, was map[config.RSKey]standing) {
 	serving, waiting, enabled, healthy, kept := 0, 0, 0, 0, 0
 	var sum int64
-	oldest, newest := ^uint64(0), uint64(0)
+	// The failures of those that are kept or brought back, and of those let go or
+	// left out.
+	stay, back, gone, out := ^uint64(0), ^uint64(0), uint64(0), uint64(0)
 	for i, rs := range vs.Servers {
 		if rs.Alive() {
 			sum += rs.Weight()
@@ -515,6 +517,8 @@ func promised(t *rapid.T, vs *VirtualServer, was map[config.RSKey]standing) {
 			continue
 		}
 		enabled++
+		before := was[rs.Config.Key]
+		served := before.alive && before.weight > 0
 		switch {
 		case rs.Kept():
 			kept++
@@ -522,7 +526,11 @@ func promised(t *rapid.T, vs *VirtualServer, was map[config.RSKey]standing) {
 			if rs.passing {
 				t.Fatalf("server %d is kept, and passes its checks", i+1)
 			}
-			oldest = min(oldest, rs.failedAs)
+			if served {
+				stay = min(stay, rs.failedAs)
+			} else {
+				back = min(back, rs.failedAs)
+			}
 		case rs.Alive():
 			healthy++
 			serving++
@@ -532,7 +540,11 @@ func promised(t *rapid.T, vs *VirtualServer, was map[config.RSKey]standing) {
 		case rs.Unverified():
 			waiting++
 		case rs.failing:
-			newest = max(newest, rs.failedAs)
+			if served {
+				gone = max(gone, rs.failedAs)
+			} else {
+				out = max(out, rs.failedAs)
+			}
 		}
 		if !rs.HeldUntil().IsZero() && !rs.HeldUntil().After(vs.now) {
 			t.Fatalf("server %d is held until %v at %v", i+1, rs.HeldUntil(), vs.now)
@@ -555,8 +567,11 @@ func promised(t *rapid.T, vs *VirtualServer, was map[config.RSKey]standing) {
 			}
 		}
 	}
-	if waiting == 0 && newest > oldest {
-		t.Fatalf("%s: one that failed as number %d is out, number %d is kept", drawn(vs), newest, oldest)
+	if gone > stay || out > back {
+		t.Fatalf("%s: number %d was let go and %d is kept, %d is out and %d is back", drawn(vs), gone, stay, out, back)
+	}
+	if gone > 0 && back != ^uint64(0) {
+		t.Fatalf("%s: one failed server was exchanged for another", drawn(vs))
 	}
 	if kept > 0 && kept+healthy > vs.Floor() {
 		t.Fatalf("%s: more are kept than the floor of %d needs", drawn(vs), vs.Floor())

@@ -33,7 +33,8 @@ type RealServer struct {
 	// passing: no check says that it is bad and all that count as unknown are
 	// trusted. failing: a check says so.
 	passing, failing bool
-	// failedAs numbers the failures of the virtual server's servers in their order.
+	// failedAs numbers the failures of the virtual server's servers in their order; 0
+	// is one that has not been good yet.
 	failedAs uint64
 	flaps    flaps
 	// rising is when a slow start began; zero for none. cold: it has not served

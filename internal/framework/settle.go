@@ -41,7 +41,9 @@ func (vs *VirtualServer) judge(rs *RealServer) {
 	was := rs.passing
 	rs.passing = rs.computePassing()
 	failing := !rs.passing && rs.anyDown()
-	if failing && !rs.failing {
+	if failing && was {
+		// Only a fall counts: a first check that fails tells of no failure, nor does
+		// the first one of a check that replaced a failing one.
 		vs.failures++
 		rs.failedAs = vs.failures
 	}
