@@ -19,8 +19,9 @@ state and why, the weight wanted and the one in the kernel, its connections, and
 what a drain still waits for.
 
 Exit statuses:
-  0  every virtual server shown has quorum and the kernel's table can be written
-  1  some has not, or it cannot
+  0  every virtual server shown has quorum without being at its floor (min_alive),
+     and the kernel's table can be written
+  1  some has not, or is, or it cannot
   2  --vs matches nothing
   3  the daemon cannot be reached
 `

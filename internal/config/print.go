@@ -301,6 +301,7 @@ func (p *printer) real(vs *VirtualServer, rs *RealServer) {
 	}
 	if rs.DrainTimeout != vs.DrainTimeout {
 		p.ext("drain_timeout", timer(rs.DrainTimeout))
+	}
 	if rs.SlowStart != 0 {
 		p.ext("slow_start", timer(rs.SlowStart))
 	}

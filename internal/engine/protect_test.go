@@ -346,7 +346,7 @@ func TestFlapDamping(t *testing.T) {
 		r.mend(1)
 		r.want("2:1")
 		rs := r.e.Snapshot().VirtualServers[0].RealServers[0]
-		if rs.State != StateHeld || !strings.Contains(rs.Reason, "flap_damping until "+rs.HeldUntil.Format(time.TimeOnly)) {
+		if rs.State != StateDamped || !strings.Contains(rs.Reason, "flap_damping until "+rs.HeldUntil.Format(time.TimeOnly)) {
 			t.Errorf("%+v", rs)
 		}
 		if log := r.logged(); !strings.Contains(log, "Holding back service [10.0.0.1]:tcp:80") {

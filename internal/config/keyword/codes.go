@@ -112,6 +112,7 @@ var (
 	codeFIFO        = code{"W229", diag.ClassNone, "a FIFO, or the script of one, that is not used"}
 	codeRecipient   = code{"W230", diag.ClassNone, "a name and an address that are two recipients without quotes"}
 	codeMinAlive    = code{"W235", diag.ClassNone, "min_alive keeps every real server, so that no failed check has an effect"}
+	codeSlowStart   = code{"W236", diag.ClassNone, "slow_start with a scheduler that does not look at weights"}
 
 	codeIgnoredBlocks = code{"N301", diag.ClassNone, "blocks that are not for this daemon"}
 	codeExtension     = code{"N302", diag.ClassNone, "an extension outside a #sluice comment; keepalived would reject it"}
@@ -138,7 +139,7 @@ func codes() []code {
 		codeVirtualMerged, codeSameEntry, codeDeprecated, codeShell, codeMarkProtocol,
 		codeTrackFileOrder, codeSurplus, codeSecurity, codeNbGetRetry, codeAddressTail,
 		codeRegexOffsets, codeRegexParts, codeInitRange, codeSorryInhibit, codeGroupPort,
-		codePersistenceOff, codeOtherFlag, codeRegexOption, codeBindPort, codeTimeoutLate, codeSyncState, codeFIFO, codeRecipient, codeMinAlive,
+		codePersistenceOff, codeOtherFlag, codeRegexOption, codeBindPort, codeTimeoutLate, codeSyncState, codeFIFO, codeRecipient, codeMinAlive, codeSlowStart,
 		codeIgnoredBlocks, codeExtension, codeStatusClass, codeGranGroup, codeCheckPort, codeSilentUDP, codeHAGroup,
 	}
 }

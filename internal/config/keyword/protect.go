@@ -2,6 +2,7 @@ package keyword
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -59,4 +60,18 @@ func (b *builder) minAlive(d *draft) {
 	}
 	n, hint := d.raw.minAliveAt, "no failed check takes a real server out of service; write a smaller number"
 	d.raw.f.report(codeMinAlive, n, &n.Words[1], fmt.Sprintf("min_alive %s keeps all of the %d real servers", m, servers), hint)
+}
+
+// slowStart says when growing weights have no effect.
+func (b *builder) slowStart(d *draft) {
+	if !slices.Contains([]string{"rr", "lc", "dh"}, d.vs.Scheduler) {
+		return
+	}
+	for _, rs := range d.vs.RealServers {
+		if rs.SlowStart > 0 {
+			d.raw.f.reportBlock(codeSlowStart, fmt.Sprintf("slow_start in %s has no effect: lvs_sched %s does not look at weights", title(d.raw.f.n), d.vs.Scheduler),
+				"a server that comes back gets its full share at once; use wrr or wlc")
+			return
+		}
+	}
 }

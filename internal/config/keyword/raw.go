@@ -130,10 +130,10 @@ type rawVirtual struct {
 
 	udpDrainTimeout opt[time.Duration]
 	onFailure       config.OnFailure
-	minAlive    config.Floor
-	minAliveAt  *syntax.Node
-	flapDamping config.Damping
-	slowStart   opt[time.Duration]
+	minAlive        config.Floor
+	minAliveAt      *syntax.Node
+	flapDamping     config.Damping
+	slowStart       opt[time.Duration]
 }
 
 // rawSorry is a sorry_server as written.

@@ -62,6 +62,7 @@ func (b *builder) resolve() *config.Config {
 	for _, d := range drafts {
 		b.quorum(d)
 		b.minAlive(d)
+		b.slowStart(d)
 		cfg.VirtualServers = append(cfg.VirtualServers, d.vs)
 	}
 	for _, t := range b.raw.trackOrder {
@@ -132,7 +133,7 @@ func (b *builder) virtual(r *rawVirtual) *draft {
 
 		UDPDrainTimeout: r.udpDrainTimeout.or(b.raw.global.UDPDrainTimeout),
 		OnFailure:       r.onFailure,
-		MinAlive:     r.minAlive, FlapDamping: r.flapDamping,
+		MinAlive:        r.minAlive, FlapDamping: r.flapDamping,
 	}
 	b.serviceRules(d)
 	b.entries(d, family)

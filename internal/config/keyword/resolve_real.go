@@ -32,7 +32,7 @@ func (b *builder) realServer(d *draft, r *rawReal, family config.Family) {
 		SMTPAlert:   first(true, r.smtpAlert, b.raw.smtpAlertChecker, b.raw.smtpAlert),
 		VirtualHost: r.virtualHost, SNMPName: r.snmpName,
 		DrainTimeout: r.drainTimeout.or(vs.drainTimeout.or(b.raw.global.DrainTimeout)),
-		SlowStart: first(0, r.slowStart, vs.slowStart),
+		SlowStart:    first(0, r.slowStart, vs.slowStart),
 	}
 	rs.Key = config.RSKey{AddrPort: addrPort(r.addr, b.servicePort(d, fwd.Method, r.port, vs.port, f.parent, f.n, fmt.Sprintf("; checks still go to %d", r.port)))}
 	var kept []*rawChecker

@@ -85,6 +85,25 @@ func troubled() *engine.Snapshot {
 	return s
 }
 
+// floored is a virtual server that min_alive keeps up, with one server held back and
+// one that starts slowly.
+func floored() *engine.Snapshot {
+	s := healthy()
+	s.VirtualServers = []engine.VirtualServer{{
+		Name: "[192.0.2.10]:tcp:80", Scheduler: "wrr", Quorum: 1, Alive: 60, QuorumUp: true, Since: ago(time.Hour), MinAlive: 3, AtFloor: true, FloorSince: ago(125 * time.Second),
+		RealServers: []engine.RealServer{
+			{Address: "10.0.0.11:80", State: engine.StateUp, Reason: "all checks pass", Since: ago(10 * time.Second), Method: "NAT", WeightConfigured: 30, WeightWanted: 8, RisesUntil: now.Add(25 * time.Second)},
+			{Address: "10.0.0.12:80", State: engine.StateKept, Reason: "failed, kept by min_alive: TCP_CHECK: connection refused", Since: ago(125 * time.Second), Method: "NAT", WeightConfigured: 30, WeightWanted: 30},
+			{Address: "10.0.0.13:80", State: engine.StateDamped, Reason: "all checks pass, but it flapped 3 times: held back by flap_damping until 12:01:20", Since: ago(time.Second), Method: "NAT", WeightConfigured: 30, WeightWanted: -1, HeldUntil: now.Add(80 * time.Second)},
+			{Address: "10.0.0.14:80", State: engine.StateUp, Reason: "all checks pass", Since: ago(time.Hour), Method: "NAT", WeightConfigured: 30, WeightWanted: 30, HeldUntil: ago(time.Second), RisesUntil: ago(0)},
+		},
+		Services: []engine.Service{{Name: "192.0.2.10:80/tcp", Destinations: []engine.Destination{
+			{Address: "10.0.0.11:80", Wanted: 8, Kernel: 8, Active: 1}, {Address: "10.0.0.12:80", Wanted: 30, Kernel: 30, Active: 9}, {Address: "10.0.0.14:80", Wanted: 30, Kernel: 30, Active: 4},
+		}}},
+	}}
+	return s
+}
+
 // group is a virtual server of three kernel services, in observe mode.
 func group() *engine.Snapshot {
 	s := healthy()
@@ -158,6 +177,7 @@ func TestGolden(t *testing.T) {
 		{"troubled-filter", troubled(), Options{Filter: "fwm"}, Result{1, false}},
 		{"group-observe", group(), Options{}, Result{1, true}},
 		{"group-observe-wide", group(), Options{Wide: true}, Result{1, true}},
+		{"floor", floored(), Options{}, Result{1, false}},
 		{"hostile", hostile, Options{}, Result{1, true}},
 		{"empty", empty, Options{}, Result{0, false}},
 		{"held", held(false), Options{}, Result{1, true}},
