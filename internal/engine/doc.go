@@ -27,6 +27,7 @@
 // time. A command that would cost a pool its quorum is refused, since the one who
 // gives it sees one server and not the pool; the drain deletes nothing, so it has no
 // time limit of its own, and only the wait of the one who asked has.
+//
 // # Time
 //
 // What time alone changes (a hold ends, a weight rises) is the framework's to say

@@ -374,3 +374,43 @@ func TestFlapDamping(t *testing.T) {
 		r.want("1:1")
 	})
 }
+
+// TestFloorComesAndGoesByReload: a floor that a reload brings is held at once, with
+// its alarm, and one that a reload takes away is gone at once.
+func TestFloorComesAndGoesByReload(t *testing.T) {
+	in(t, func(r *rig) {
+		r.start(conf(1, 2))
+		r.pass(30 * time.Second)
+		r.fail(1, 2)
+		r.want("")
+		r.reload(floorConf(half, 1, 2))
+		r.want("2:1")
+		r.atFloor(true, 1, 0)
+		if vs := r.e.Snapshot().VirtualServers[0]; !vs.QuorumUp {
+			t.Error("the quorum is down with a server in service")
+		}
+		r.reload(conf(1, 2))
+		r.want("")
+		r.atFloor(false, 1, 1)
+	})
+}
+
+// TestSlowStartBeginsAtTheReload and not at what happened last before it.
+func TestSlowStartBeginsAtTheReload(t *testing.T) {
+	in(t, func(r *rig) {
+		slow := func(servers ...int) *config.Config {
+			cfg := each(conf(servers...), func(rs *config.RealServer) {
+				rs.Weight, rs.SlowStart, rs.Checkers[0].DelayLoop = 100, 100*time.Second, time.Hour
+			})
+			cfg.Global.TrustNew = true
+			return cfg
+		}
+		r.start(slow(1, 2))
+		r.pass(30 * time.Minute)
+		r.reload(slow(1, 2, 3))
+		r.want("1:100 2:100 3:10")
+		if until := r.e.Snapshot().VirtualServers[0].RealServers[2].RisesUntil; !until.Equal(time.Now().Add(100 * time.Second)) {
+			t.Errorf("it rises until %v at %v", until, time.Now())
+		}
+	})
+}

@@ -92,7 +92,6 @@ func keys(vc *config.VirtualServer) map[config.RSKey]bool {
 // go on. At a cold start first runs are spread over warmup; what a reload adds is
 // probed at once.
 func (e *Engine) adopt(fvs *framework.VirtualServer, was *server, start bool) *server {
-	fvs.Advance(time.Now())
 	vs := &server{VirtualServer: fvs, name: vsName(fvs.Config), since: time.Now(), suspended: e.away(fvs.Config), hold: e.holds[fvs.Config.Key]}
 	byKey := map[config.RSKey]int{}
 	// left are the old tasks that nobody has taken over yet. They are a copy:

@@ -133,6 +133,8 @@ func TestQ09FloorHoldsOnReload(t *testing.T) {
 	if got := drawn(same); got != "--(3)(4)" || ev != QuorumUnchanged {
 		t.Errorf("the same file again: %s, %s", got, ev)
 	}
+	// What fails from now on has failed after what failed before the reload.
+	play(t, same, "+1", "1--(4)", "-1", "(1)--(4)", "+2", "(1)2--")
 	// Half of five is three. One that waits fills its place soon, so no failed one
 	// is brought back for it.
 	more, _ := Next(vs, floored(5, config.Floor{Percent: 50}), untrusted, noFiles)
