@@ -12,14 +12,16 @@ import (
 )
 
 // Adopt reads the table and takes over, as they are, the services that are
-// configured or leaving. Nothing is written; everything configured becomes due for
+// configured, leaving or remembered. Nothing is written; all of it becomes due for
 // the next Flush. Services of nobody here are left alone.
 func (a *Applier) Adopt(ctx context.Context) error {
 	if a.conn == nil {
 		return ErrNoTable
 	}
-	ours := a.ours()
+	left, leftErr := a.leftBehind(ctx)
+	ours := slices.Concat(a.ours(), left)
 	found, err := a.read(ctx, ours)
+	err = errors.Join(leftErr, err)
 	adopted := 0
 	for _, k := range ours {
 		a.dirty.add(k)
@@ -31,7 +33,14 @@ func (a *Applier) Adopt(ctx context.Context) error {
 			adopted++
 			a.tellAdopted(k, r.held)
 		}
+		fresh := a.mirror[k] == nil
 		a.take(k, r.held)
+		if fresh && r.held != nil && a.remembered != nil {
+			a.recall(k, r)
+		}
+	}
+	if err == nil {
+		a.remembered = nil
 	}
 	if adopted > 0 {
 		a.log.Info("Services that are configured were in the IPVS table, taking them over as they are", "services", adopted)

@@ -39,6 +39,9 @@ type Applier struct {
 	reportOnly bool
 	drift      map[ipvs.ServiceKey]*drift
 	repaired   uint64
+	// remembered is what an earlier process had, until it was looked for in the
+	// table.
+	remembered map[string]*memory
 
 	operations uint64
 }

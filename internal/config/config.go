@@ -37,12 +37,18 @@ const (
 	OnStopRemove OnStop = iota
 	// OnStopKeep leaves the table as it is.
 	OnStopKeep
+	// OnStopDrain waits for the connections to end, at most StopTimeout, then
+	// removes.
+	OnStopDrain
 )
 
 // String returns the keyword's argument.
 func (o OnStop) String() string {
-	if o == OnStopKeep {
+	switch o {
+	case OnStopKeep:
 		return "keep"
+	case OnStopDrain:
+		return "drain"
 	}
 	return "remove"
 }
@@ -96,6 +102,8 @@ type Global struct {
 	// DrainTimeout bounds a drain; 0 is no bound.
 	DrainTimeout time.Duration
 	OnStop       OnStop
+	// StopTimeout bounds the wait of OnStopDrain.
+	StopTimeout time.Duration
 	// ManageSysctls lets the daemon set expire_nodest_conn and
 	// expire_quiescent_template.
 	ManageSysctls bool
@@ -229,10 +237,9 @@ const (
 	DefaultDrainInterval     = time.Minute
 	DefaultUDPDrainTimeout   = 10 * time.Second
 	DefaultReconcileInterval = time.Minute
+	DefaultDepartureHold     = time.Minute
+	DefaultStopTimeout       = 30 * time.Second
 )
-
-// DefaultDepartureHold is departure_hold without the keyword.
-const DefaultDepartureHold = time.Minute
 
 // SSL is the SSL block: the client side of SSL_GET.
 type SSL struct {

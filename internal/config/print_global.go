@@ -113,6 +113,10 @@ func (p *printer) global(g *Global, late bool) {
 	p.ext("drain_interval", timer(g.DrainInterval))
 	p.ext("drain_timeout", timer(g.DrainTimeout))
 	p.ext("on_stop", g.OnStop.String())
+	// It is of no use without a drain.
+	if g.OnStop == OnStopDrain || g.StopTimeout != DefaultStopTimeout {
+		p.ext("stop_timeout", timer(g.StopTimeout))
+	}
 	p.ext("manage_sysctls", yesNo(g.ManageSysctls))
 	p.ext("ipvs_conntrack", yesNo(g.Conntrack))
 	p.ext("trust_new", yesNo(g.TrustNew))

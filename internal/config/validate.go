@@ -13,6 +13,7 @@ import (
 // is a mistake of the program that made the configuration.
 func Validate(c *Config) error {
 	var v validator
+	v.need(c.Global.OnStop != OnStopDrain || c.Global.StopTimeout > 0, "stop_timeout %v is not above 0", c.Global.StopTimeout)
 	v.need(c.Global.DrainInterval > 0, "drain_interval %v is not above 0", c.Global.DrainInterval)
 	v.need(c.Global.DrainTimeout >= 0, "drain_timeout %v is negative", c.Global.DrainTimeout)
 	v.need(c.Global.DepartureHold >= 0, "departure_hold %v is negative", c.Global.DepartureHold)

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"github.com/sluice-lb/sluice/internal/checker"
 	"github.com/sluice-lb/sluice/internal/config"
 	"github.com/sluice-lb/sluice/internal/framework"
+	"github.com/sluice-lb/sluice/internal/state"
 	"github.com/sluice-lb/sluice/pkg/ipvs"
 )
 
@@ -54,6 +56,14 @@ type Options struct {
 	// Notify is told what happened, on the loop's goroutine; it must not block.
 	// nil for nobody.
 	Notify func(Notice)
+	// Saved is what an earlier process left; nil for nothing.
+	Saved *state.State
+	// Save takes what is to survive this one, on the loop's goroutine: at most once a
+	// second, and at the end. It must not block. nil for nobody.
+	Save func(*state.State)
+	// Draining is told how a stop that drains gets on, and how long it may still
+	// take. nil for nobody.
+	Draining func(text string, left time.Duration)
 	// KernelTimeout bounds all kernel work of one turn; 0 is 30 s.
 	KernelTimeout time.Duration
 }
@@ -100,6 +110,12 @@ type Engine struct {
 	// after is done at the end of the turn, when what it asked for is written and
 	// published.
 	after []func()
+	// memory is what an earlier process saved; operator what operators asked for,
+	// as saved.
+	memory   recollection
+	operator json.RawMessage
+	saving   saving
+	stopping stopping
 
 	started   time.Time
 	reload    Reload
@@ -156,7 +172,7 @@ func New(opts Options) *Engine {
 		opts: opts, log: opts.Log, inbox: newInbox(),
 		syncing: map[ipvs.SyncState]bool{}, orders: map[orderKey]Order{}, holds: map[config.VSKey]*hold{},
 		tasks: map[checker.ID]*task{}, byKey: map[config.VSKey]*server{}, touched: map[*server]bool{},
-		started: time.Now(),
+		started: time.Now(), stopping: newStopping(),
 	}
 	e.published.Store(&published{})
 	return e
@@ -236,14 +252,14 @@ func (e *Engine) call(ctx context.Context, f func(*Engine)) error {
 // not an error: it is retried.
 func (e *Engine) Start(ctx context.Context, cfg *config.Config) error {
 	values := e.opts.Files.Watch(cfg.TrackFiles)
-	e.config, e.generation = cfg, 1
-	e.reload = Reload{At: time.Now(), OK: true}
 	e.applier = apply.New(nil, translate(cfg.VirtualServers), e.log)
 	e.applier.ReportOnly(cfg.Global.Drift == config.DriftReport)
+	e.remember(e.opts.Saved)
+	e.config, e.generation = cfg, e.memory.generation+1
+	e.reload = Reload{At: time.Now(), OK: true}
 	e.connect(ctx)
 	for _, vc := range cfg.VirtualServers {
-		fvs, _ := framework.New(vc, e.trustAtStart(vc), lookup(values), e.ordersOf(vc.Key))
-		e.noteStart(e.adopt(fvs, nil, true))
+		e.noteStart(e.resume(vc, lookup(values), time.Now()))
 	}
 	e.index()
 	for _, vs := range e.vss {
@@ -290,7 +306,7 @@ func (e *Engine) Run(ctx context.Context) error {
 // wait returns how long nothing is due.
 func (e *Engine) wait(now time.Time) time.Duration {
 	next := now.Add(time.Hour)
-	for _, t := range []time.Time{e.retryAt, e.tickAt, e.globalsAt, e.reconcile.at} {
+	for _, t := range []time.Time{e.retryAt, e.tickAt, e.globalsAt, e.reconcile.at, e.saveAt()} {
 		if !t.IsZero() && t.Before(next) {
 			next = t
 		}
@@ -348,6 +364,7 @@ func (e *Engine) turn(ctx context.Context) {
 	case e.tickAt.IsZero():
 		e.tickAt = now.Add(e.config.Global.DrainInterval)
 	}
+	e.save(now, len(e.touched) > 0 || e.allTouched || e.headTouched)
 	e.publish(now)
 	for _, f := range e.after {
 		f()
@@ -428,30 +445,3 @@ func (e *Engine) outcome(now time.Time, err error) {
 
 // longer is the next pause after one that did not help.
 func (e *Engine) longer() time.Duration { return min(max(e.backoff*2, backoffMin), backoffMax) }
-
-// stop leaves the table as on_stop says. The context that ended must not end the
-// clean-up too.
-func (e *Engine) stop(ctx context.Context) error {
-	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
-		// Another part failed. That is a crash, not a wish of the operator's:
-		// the next process adopts the table.
-		e.log.Error("Ending after a failure, the IPVS table stays as it is", "err", cause)
-		return nil
-	}
-	if e.opts.Observe {
-		return nil // the table is a copy that ends with this process
-	}
-	if e.config.Global.OnStop == config.OnStopKeep {
-		e.log.Info("Stopping, the IPVS table stays as it is", "on_stop", "keep")
-		return nil
-	}
-	if !e.connected {
-		return nil
-	}
-	kctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.opts.KernelTimeout)
-	defer cancel()
-	e.log.Info("Stopping, removing our services from the IPVS table", "on_stop", "remove")
-	err := e.end(kctx)
-	e.noteStop()
-	return err
-}

@@ -147,11 +147,12 @@ func (e *Engine) adopt(fvs *framework.VirtualServer, was *server, start bool) *s
 
 func (e *Engine) addTask(vs *server, i, k int, c *config.Checker, r *rules, strict, spread bool) *task {
 	e.nextID++
-	t := &task{id: e.nextID, vs: vs, server: i, check: k, engine: e, machine: framework.NewMachine(strict)}
+	t := &task{id: e.nextID, vs: vs, server: i, check: k, engine: e, machine: framework.ResumeMachine(vs.Servers[i].Checkers[k], strict)}
 	t.rules.Store(r)
 	e.tasks[t.id] = t
 	first := time.Duration(0)
-	if spread {
+	// What was down is probed at once: it may be what a dark pool waits for.
+	if spread && vs.Servers[i].Checkers[k] != framework.Down {
 		// By what is checked and not by a number of this process: the phase is the
 		// same after a restart.
 		first = checker.Spread(vs.name+framework.Definition(c), c.Warmup)

@@ -99,6 +99,7 @@ type rig struct {
 	cancel context.CancelCauseFunc
 	done   chan error
 	sched  context.CancelFunc
+	state  stateFile
 }
 
 func (r *rig) Write(b []byte) (int, error) {
@@ -136,6 +137,7 @@ func (r *rig) start(cfg *config.Config) {
 			r.notes = append(r.notes, n)
 		},
 		Scheduler: sched, Files: r.files, Version: "test", ConfigFile: "test.conf",
+		Saved: r.state.load(r.T), Save: r.state.saver(), Draining: r.state.progress,
 	})
 	r.e.Restore(r.orders)
 	ctx, cancel := context.WithCancelCause(r.Context())

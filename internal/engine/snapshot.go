@@ -11,7 +11,8 @@ type Snapshot struct {
 	// At is when the snapshot was made.
 	At         time.Time `json:"at"`
 	ConfigFile string    `json:"config_file"`
-	// Generation counts the configurations applied since the start, from 1.
+	// Generation counts the configurations applied, from 1; a start counts on where
+	// the state file ends.
 	Generation uint64 `json:"generation"`
 	Reload     Reload `json:"last_reload"`
 	// Observe: nothing is written to the kernel.

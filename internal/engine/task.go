@@ -26,6 +26,8 @@ type task struct {
 	machine framework.Machine
 	last    lastOutcome
 	dynamic framework.Dynamic
+	// confirmed is when a run last agreed with the verdict.
+	confirmed time.Time
 }
 
 // rules are what a reload may change without touching the machine.
@@ -35,6 +37,8 @@ type rules struct {
 	// fromStart counts the pause from the start of a run and not from its end: a
 	// script that takes long is not run less often (facts 4.13).
 	fromStart bool
+	// definition is a hash of what is asked.
+	definition string
 	// Names for the log and for status.
 	kind, target, rs, vs string
 }
@@ -61,6 +65,9 @@ func (t *task) judge(o checker.Outcome) time.Duration {
 	was := t.machine.Verdict()
 	changed, next := t.machine.Step(r.Rules, o.Result == checker.OK)
 	verdict := t.machine.Verdict()
+	if (o.Result == checker.OK) == (verdict == framework.Up) {
+		t.confirmed = t.last.at
+	}
 	weighed := t.weigh(o)
 	dynamic := t.dynamic
 	t.mu.Unlock()
@@ -118,12 +125,13 @@ func ruleset(cfg *config.Config, vs *config.VirtualServer, rs *config.RealServer
 			Rise:             c.Rise,
 			SlowDown:         c.Kind == config.HTTPGet || c.Kind == config.SSLGet,
 		},
-		logAll:    c.LogAllFailures || cfg.Global.CheckerLogAllFailures,
-		fromStart: c.Kind == config.MiscCheck,
-		kind:      c.Kind.String(),
-		target:    targetOf(c),
-		rs:        rsName(rs.Key, vs),
-		vs:        vsName(vs),
+		logAll:     c.LogAllFailures || cfg.Global.CheckerLogAllFailures,
+		fromStart:  c.Kind == config.MiscCheck,
+		definition: definition(c),
+		kind:       c.Kind.String(),
+		target:     targetOf(c),
+		rs:         rsName(rs.Key, vs),
+		vs:         vsName(vs),
 	}
 }
 

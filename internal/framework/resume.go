@@ -14,11 +14,13 @@ type Saved struct {
 // Resume is New for a virtual server that an earlier process knew: its checkers
 // start from their last verdicts. A checker without one counts as trust says. Files
 // have their present values, whatever was saved of them.
-func Resume(cfg *config.VirtualServer, trust Trust, values Values, saved Saved) (*VirtualServer, QuorumEvent) {
+func Resume(cfg *config.VirtualServer, trust Trust, values Values, saved Saved, orders ...Orders) (*VirtualServer, QuorumEvent) {
 	vs := &VirtualServer{Config: cfg, quorumUp: saved.Quorum}
 	for _, rc := range cfg.RealServers {
 		rs := newServer(rc)
+		rs.order(orders)
 		rs.Trusted = trust(rc)
+		rs.cold = true
 		for i := range rs.Checkers {
 			rs.Checkers[i] = saved.Verdict(rc, i)
 		}

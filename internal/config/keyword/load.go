@@ -73,6 +73,7 @@ func build(x *index, tree *syntax.Tree) (*config.Config, diag.List) {
 	b.raw.global.DrainInterval = config.DefaultDrainInterval
 	b.raw.global.UDPDrainTimeout = config.DefaultUDPDrainTimeout
 	b.raw.global.ReconcileInterval = config.DefaultReconcileInterval
+	b.raw.global.StopTimeout = config.DefaultStopTimeout
 	b.raw.global.ManageSysctls = true
 	b.raw.global.DepartureHold = config.DefaultDepartureHold
 	b.raw.global.Mail.Timeout = defaultMailTimeout

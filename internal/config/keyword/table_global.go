@@ -86,13 +86,12 @@ func globalRows() []keyword {
 			set: g(func(g *config.Global, v *value) { g.DrainInterval = v.dur })},
 		{name: "drain_timeout", arg: timer(0, maxTimer), extension: true, def: "0 (none)", doc: "bound of every drain; what is left then is cut",
 			set: g(func(g *config.Global, v *value) { g.DrainTimeout = v.dur })},
-		{name: "on_stop", arg: words("remove", "keep"), extension: true, def: "remove", doc: "what becomes of the services when the daemon is stopped",
+		{name: "on_stop", arg: words("remove", "drain", "keep"), extension: true, def: "remove", doc: "what becomes of the services when the daemon is stopped; drain: all weights to 0, wait for the connections to end (stop_timeout), then remove",
 			set: g(func(g *config.Global, v *value) {
-				g.OnStop = config.OnStopRemove
-				if v.text == "keep" {
-					g.OnStop = config.OnStopKeep
-				}
+				g.OnStop = map[string]config.OnStop{"keep": config.OnStopKeep, "drain": config.OnStopDrain}[v.text]
 			})},
+		{name: "stop_timeout", arg: timer(time.Millisecond, maxTimer), extension: true, def: "30", doc: "how long on_stop drain waits; what is left then is cut",
+			set: g(func(g *config.Global, v *value) { g.StopTimeout = v.dur })},
 		{name: "manage_sysctls", arg: boolean(), extension: true, def: "on", doc: "set expire_nodest_conn and expire_quiescent_template, which drains need",
 			set: g(func(g *config.Global, v *value) { g.ManageSysctls = v.yes })},
 		{name: "ipvs_conntrack", arg: boolean(), extension: true, def: "off", doc: "set net.ipv4.vs.conntrack; it costs throughput",

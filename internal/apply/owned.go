@@ -1,0 +1,155 @@
+package apply
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sluice-lb/sluice/pkg/ipvs"
+)
+
+// Owned is a service of the table that is ours, by the names of keys: what a process
+// leaves to the next.
+type Owned struct {
+	Service string
+	// Timeout is the drain_timeout of one that nobody claims any more.
+	Timeout      time.Duration
+	Destinations []OwnedDestination
+}
+
+// OwnedDestination is one of ours. Since is the zero time unless it drains.
+type OwnedDestination struct {
+	Destination string
+	Since       time.Time
+	Why         string
+}
+
+// Remember says what an earlier process had. Call it before the first Adopt, which
+// takes over what of it is still in the table: services that are not configured any
+// more drain and go, and drains go on with their time and reason.
+func (a *Applier) Remember(owned []Owned) {
+	a.remembered = make(map[string]*memory, len(owned))
+	for _, o := range owned {
+		m := &memory{timeout: o.Timeout, dests: make(map[string]OwnedDestination, len(o.Destinations))}
+		for _, d := range o.Destinations {
+			m.dests[d.Destination] = d
+		}
+		a.remembered[o.Service] = m
+	}
+}
+
+// memory is a service that an earlier process had.
+type memory struct {
+	timeout time.Duration
+	dests   map[string]OwnedDestination
+}
+
+// Owned returns what is ours, in the order of names. What is remembered and was not
+// looked for in the table yet counts.
+func (a *Applier) Owned() []Owned {
+	var all []Owned
+	for k, m := range a.mirror {
+		o := Owned{Service: k.String()}
+		if len(a.owners[k]) == 0 {
+			o.Timeout = m.timeout
+		}
+		for _, dk := range m.order {
+			d := OwnedDestination{Destination: dk.String()}
+			if p, ok := a.parked[parkedKey{k, dk}]; ok {
+				d.Since, d.Why = p.since, p.why
+			}
+			o.Destinations = append(o.Destinations, d)
+		}
+		all = append(all, o)
+	}
+	for name, m := range a.remembered {
+		if slices.ContainsFunc(all, func(o Owned) bool { return o.Service == name }) {
+			continue
+		}
+		o := Owned{Service: name, Timeout: m.timeout}
+		for _, d := range m.dests {
+			o.Destinations = append(o.Destinations, d)
+		}
+		slices.SortFunc(o.Destinations, func(x, y OwnedDestination) int { return cmp.Compare(x.Destination, y.Destination) })
+		all = append(all, o)
+	}
+	slices.SortFunc(all, func(x, y Owned) int { return cmp.Compare(x.Service, y.Service) })
+	return all
+}
+
+// leftBehind returns the services of an earlier process that the configuration
+// lacks. One that holds a destination which was not that process's has become
+// somebody else's, and is left alone.
+func (a *Applier) leftBehind(ctx context.Context) (left []ipvs.ServiceKey, err error) {
+	if len(a.remembered) == 0 {
+		return nil, nil
+	}
+	there, err := a.conn.Services(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the IPVS table: %w", err)
+	}
+	var errs []error
+	for _, s := range there {
+		k := s.ServiceKey
+		m := a.remembered[k.String()]
+		if m == nil || len(a.owners[k]) > 0 || a.mirror[k] != nil {
+			continue
+		}
+		ds, err := a.conn.Destinations(ctx, k)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("read the destinations of %s: %w", k, err))
+			continue
+		}
+		i := slices.IndexFunc(ds, func(d ipvs.DestinationInfo) bool { _, ours := m.dests[d.DestinationKey.String()]; return !ours })
+		if i >= 0 {
+			a.log.Warn("Leaving a service alone that was ours: it holds a destination that is not", "service", k.String(), "destination", ds[i].DestinationKey.String())
+			continue
+		}
+		left = append(left, k)
+	}
+	return left, errors.Join(errs...)
+}
+
+// recall has a service that was just read go on where an earlier process stopped.
+func (a *Applier) recall(k ipvs.ServiceKey, r reading) {
+	m := a.mirror[k]
+	was, known := a.remembered[k.String()]
+	claimed := len(a.owners[k]) > 0
+	if known && !claimed {
+		m.timeout = was.timeout
+	}
+	draining := 0
+	var strange []string
+	for _, dk := range r.held.order {
+		d := r.infos[dk]
+		pk := parkedKey{k, dk}
+		var o OwnedDestination
+		ours := false
+		if known {
+			o, ours = was.dests[d.DestinationKey.String()]
+		}
+		switch {
+		case ours && !claimed:
+			a.why[pk] = whyVSRemoved
+		case ours:
+			a.why[pk] = whyRemoved
+		default:
+			strange = append(strange, d.DestinationKey.String())
+		}
+		if !o.Since.IsZero() && d.Weight == 0 {
+			a.parked[pk] = &drain{since: o.Since, why: o.Why, counters: d.Counters}
+			draining++
+		}
+	}
+	switch {
+	case !claimed:
+		a.log.Info("Adopting a service of ours that is no longer configured, draining it", "service", k.String(), "destinations", len(r.held.order))
+	case len(strange) > 0:
+		a.log.Warn("Adopting a service with destinations that are not ours; those not configured are drained", "service", k.String(), "destinations", len(r.held.order), "not_ours", strange)
+	case draining > 0:
+		a.log.Info("Adopting a service of ours, drains go on", "service", k.String(), "destinations", len(r.held.order), "draining", draining)
+	}
+}
