@@ -225,14 +225,13 @@ func TestTableIsTheStrongerEvidence(t *testing.T) {
 		at := func(n byte) ipvs.Destination {
 			return ipvs.Destination{DestinationKey: ipvs.DestinationKey{Addr: netip.AddrFrom4([4]byte{10, 0, 0, n}), Port: 80}, Weight: 1}
 		}
-		if err := r.table.DelDest(t.Context(), svc, at(1)); err != nil {
+		if err := r.table.DelDest(r.Context(), svc, at(1)); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.table.AddDest(t.Context(), svc, at(2)); err != nil {
+		if err := r.table.AddDest(r.Context(), svc, at(2)); err != nil {
 			t.Fatal(err)
 		}
 		r.farm.set(2, checker.OK, "")
-		r.farm.delay = 2 * time.Second
 		r.start(conf(1, 2))
 		r.want("2:1")
 		if s := r.e.Snapshot().VirtualServers[0].RealServers[0].State; s != StateUnverified {
@@ -448,7 +447,7 @@ func TestU04ForeignServices(t *testing.T) {
 		// Ours goes from the file, and somebody puts it to use.
 		svc := ipvs.Service{ServiceKey: key, Scheduler: "rr"}
 		d := ipvs.Destination{DestinationKey: ipvs.DestinationKey{Addr: netip.MustParseAddr("10.0.0.88"), Port: 80}, Weight: 9}
-		if err := r.table.AddDest(t.Context(), svc, d); err != nil {
+		if err := r.table.AddDest(r.Context(), svc, d); err != nil {
 			t.Fatal(err)
 		}
 		r.writes()

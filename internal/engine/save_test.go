@@ -119,7 +119,7 @@ func TestOperatorSectionSurvives(t *testing.T) {
 	resumed(t, func(r *rig) {
 		r.start(conf(1))
 		r.pass(time.Minute)
-		if err := r.e.call(t.Context(), func(e *Engine) { e.setOperator(json.RawMessage(`{"x":1}`)) }); err != nil {
+		if err := r.e.call(r.Context(), func(e *Engine) { e.setOperator(json.RawMessage(`{"x":1}`)) }); err != nil {
 			t.Fatal(err)
 		}
 		r.pass(2 * time.Second)
