@@ -32,6 +32,7 @@ func verbs() []verb {
 		{"undrain", "VS RS | --server ADDRESS", "put a drained real server back", runUndrain},
 		{"weight", "VS RS N|default", "change a real server's weight", runWeight},
 		{"drains", "[--json]", "what operators drained and weighed, and what is left on it", runDrains},
+		{"handover", "[--wait SECONDS]", "have the daemon make way for a new one, the table as it is", runHandover},
 		{"version", "", "print the version", runVersion},
 	}
 }

@@ -14,7 +14,7 @@ import (
 
 // defaults is what no option at all comes to.
 func defaults() options {
-	return options{file: "/etc/keepalived/keepalived.conf", socket: daemon.DefaultSocket, format: "text", level: "info"}
+	return options{file: "/etc/keepalived/keepalived.conf", socket: daemon.DefaultSocket, stateDir: daemon.DefaultStateDir, format: "text", level: "info"}
 }
 
 var same = cmp.Options{
@@ -62,6 +62,8 @@ func TestOptions(t *testing.T) {
 		{"--observe", func(o *options) { o.observe = true }, ""},
 		{"--socket=/s", func(o *options) { o.socket = "/s" }, ""},
 		{"--socket=", func(o *options) { o.socket = "" }, ""},
+		{"--state-dir=/s | --state-dir /s", func(o *options) { o.stateDir = "/s" }, ""},
+		{"--state-dir=", func(o *options) { o.stateDir = "" }, ""},
 		{"--log-format json", func(o *options) { o.format = "json" }, ""},
 		{"--log-level warn", func(o *options) { o.level = "warn" }, ""},
 		{"--json", func(o *options) { o.json = true }, ""},

@@ -30,7 +30,8 @@ kernel's IPVS table in step with the verdicts. Runs in the foreground.
 Signals:
   HUP   read the configuration again; a refused one changes nothing
   USR1  write the present state to the log, and to state_dump_file if that is set
-  TERM, INT  stop, leaving the table as on_stop says (default: remove)
+  TERM, INT  stop, leaving the table as on_stop says (default: remove); once more:
+             end the wait of on_stop drain
 
 Exit statuses:
   0  stopped as told, or (-t) nothing to report
@@ -39,6 +40,7 @@ Exit statuses:
   4  a configuration file is missing or cannot be read
   5  the configuration has errors
   6  script security, or an include check was violated
+  75 made way for the next process (sluice handover), the table as it is
 `
 
 const exitUsage = 1
@@ -174,7 +176,7 @@ func start(stderr io.Writer, o options, told []string) int {
 		o.daemon.Dump = w
 	}
 	return daemon.Run(context.Background(), daemon.Options{
-		File: o.file, ConfigID: o.id, Strict: o.strict, Observe: o.observe, Socket: o.socket, Log: log, CommandLine: o.daemon,
+		File: o.file, ConfigID: o.id, Strict: o.strict, Observe: o.observe, Socket: o.socket, StateDir: o.stateDir, Log: log, CommandLine: o.daemon,
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 // options are what the command line says.
 type options struct {
 	file, id, socket, format, level string
+	stateDir                        string
 	test, logFile                   optionalFile
 	strict, observe, json, version  bool
 	detail                          int
@@ -164,6 +165,7 @@ func define(o *options) []group {
 	own.BoolVar(&o.strict, "strict", false, "refuse a configuration with errors that keepalived would live with")
 	own.BoolVar(&o.observe, "observe", false, "check, decide and report, but write nothing to the kernel")
 	own.StringVar(&o.socket, "socket", daemon.DefaultSocket, "control socket `PATH`; empty for none")
+	own.StringVar(&o.stateDir, "state-dir", daemon.DefaultStateDir, "folder `PATH` for what survives a restart; empty for none")
 	own.StringVar(&o.format, "log-format", "text", "`FORMAT`: text or json")
 	own.StringVar(&o.level, "log-level", "info", "`LEVEL`: debug, info, warn or error")
 	own.BoolVar(&o.json, "json", false, "with -t: findings as JSON")

@@ -40,11 +40,15 @@ func TestUnitKeepsWhatTheDaemonNeeds(t *testing.T) {
 		"AmbientCapabilities":   {"CAP_NET_ADMIN CAP_NET_RAW CAP_SETUID CAP_SETGID CAP_KILL"},
 		"ProtectSystem":         {"strict"},
 		"RuntimeDirectory":      {"sluice"},
-		"StateDirectory":        {"sluice"},
-		"ProtectKernelTunables": nil, // the daemon writes below /proc/sys/net
-		"PrivateTmp":            nil, // a track file may be there
-		"PrivateNetwork":        nil,
-		"User":                  nil, // the control socket is root's
+		"StateDirectory":        {"sluice"}, // --state-dir
+		"StateDirectoryMode":    {"0700"},
+		// A handover, however the daemon is started otherwise.
+		"RestartForceExitStatus": {"75"},
+		"SuccessExitStatus":      {"75"},
+		"ProtectKernelTunables":  nil, // the daemon writes below /proc/sys/net
+		"PrivateTmp":             nil, // a track file may be there
+		"PrivateNetwork":         nil,
+		"User":                   nil, // the control socket is root's
 	} {
 		if diff := cmp.Diff(want, got[name]); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)

@@ -30,6 +30,9 @@ const maxAnswer = 256 << 20
 // was asked of it, or answers something that this release cannot read.
 var ErrVersion = errors.New("sluice and sluiced are of different versions")
 
+// ErrRefused is wrapped by a client's error when the daemon understood and said no.
+var ErrRefused = errors.New("the daemon refuses")
+
 // Client asks a daemon. Its errors are sentences for an operator. It may be used
 // by several goroutines.
 type Client struct {
@@ -129,7 +132,7 @@ func (c *Client) do(ctx context.Context, method, path string, body []byte) ([]by
 	if json.Unmarshal(b, &p) != nil || p.Error == "" {
 		p.Error = res.Status
 	}
-	return nil, fmt.Errorf("the daemon refuses: %s", p.Error)
+	return nil, fmt.Errorf("%w: %s", ErrRefused, p.Error)
 }
 
 // unreadable is for an answer that is not what this release expects.

@@ -39,6 +39,9 @@ type Server struct {
 	// Operate carries out an operator's command, and Overrides lists what is in force.
 	Operate   func(context.Context, engine.Command) ([]engine.Override, error)
 	Overrides func(context.Context) ([]engine.Override, error)
+	// Handover has the daemon end for the next process to go on from; an error is a
+	// refusal.
+	Handover func(context.Context) (Handover, error)
 	// Log is told who asked for a change; nil for nobody.
 	Log *slog.Logger
 
@@ -113,6 +116,9 @@ func (s *Server) handler() http.Handler {
 	}
 	if s.Overrides != nil {
 		mux.HandleFunc("GET /v1/overrides", s.overrides)
+	}
+	if s.Handover != nil {
+		mux.HandleFunc("POST /v1/handover", s.handover)
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusNotFound, problem{"there is no " + r.Method + " " + r.URL.Path})

@@ -7,8 +7,12 @@
 // configuration is in the kernel, or when it is known that it cannot be for now.
 // At the end the checks stop first and the table is left as on_stop says last.
 //
-// A second SIGTERM or SIGINT while stopping kills the process: signals have their
-// default effect again a second after the stop has begun.
+// A second SIGTERM or SIGINT, a second or more after the first, ends the wait of
+// on_stop drain; without such a wait, or once more, it kills the process.
+//
+// A handover is a stop that leaves the table and the state for the next process,
+// whatever on_stop says. Its exit status, 75, has systemd start that at once. The
+// shutdown_script is left out: what it takes away would be missed in between.
 package daemon
 
 import (
@@ -54,12 +58,12 @@ type Options struct {
 	Observe bool
 	// Socket is the control socket's path, "" for none.
 	Socket string
-	Log    *slog.Logger
+	// StateDir is the folder of the state file, "" for none. In observe mode there is
+	// none either: it is the other daemon's.
+	StateDir string
+	Log      *slog.Logger
 	CommandLine
 }
-
-// secondSignal is how long after the first a signal to stop is taken for the same.
-const secondSignal = time.Second
 
 // Exit statuses of Run besides those of a configuration (diag.List.ExitCode).
 const (
@@ -106,6 +110,10 @@ func Run(ctx context.Context, opts Options) int {
 		log.Error("Stopped after a failure", "err", err)
 		return exitFailed
 	}
+	if d.handed() {
+		log.Info("Handed over", "exit_status", exitHandover)
+		return exitHandover
+	}
 	log.Info("Stopped")
 	return exitOK
 }
@@ -132,10 +140,15 @@ type daemon struct {
 	reloadFile  reloadFile
 	reloadTimes *reloadTimes
 	dumps       *dumps
+
+	store *store
+	// handing is closed when the daemon is to end by a handover.
+	handing    chan struct{}
+	handedOver sync.Once
 }
 
 func newDaemon(opts Options, cfg *config.Config, found diag.List) (*daemon, error) {
-	d := &daemon{opts: opts, log: opts.Log, config: cfg, errors: known(found)}
+	d := &daemon{opts: opts, log: opts.Log, config: cfg, errors: known(found), handing: make(chan struct{})}
 	d.notify = NewNotifier()
 	if _, err := host.RaiseFileLimit(); err != nil {
 		d.log.Warn("Descriptor limit not raised, many checks at once may fail", "err", err)
@@ -153,17 +166,23 @@ func newDaemon(opts Options, cfg *config.Config, found diag.List) (*daemon, erro
 	d.settle(cfg)
 	made := &probes{misc: misc.Options{Identity: d.outward.identity, Warn: d.outward.unsafe}}
 	d.table = &table{log: d.log, config: cfg, observe: opts.Observe, global: cfg.Global}
-	d.engine = engine.New(engine.Options{
+	if opts.StateDir != "" && !opts.Observe {
+		d.store = openStore(d.log, opts.StateDir)
+	}
+	options := engine.Options{
 		Log: d.log, Version: build.String(), ConfigFile: opts.File, Observe: opts.Observe,
 		Dial: d.table.dial, Read: d.table.read, Probe: made.make, Scheduler: d.sched, Files: d.files, Notify: d.outward.tell,
-	})
+		Draining: func(text string, left time.Duration) { d.tell(d.notify.Extend(left, text)) },
+	}
+	d.store.tell(&options)
+	d.engine = engine.New(options)
 	d.files.emit, d.dumps.status = d.engine.FileValue, d.engine.Status
 	if opts.Socket != "" {
 		c, err := control.Listen(opts.Socket)
 		if err != nil {
-			return nil, fmt.Errorf("control socket: %w", err)
+			return nil, errors.Join(fmt.Errorf("control socket: %w", err), d.store.close())
 		}
-		c.Log, c.Status, c.StatusForeign, c.Reload = d.log, d.engine.Status, d.engine.StatusForeign, d.reload
+		c.Log, c.Status, c.StatusForeign, c.Reload, c.Handover = d.log, d.engine.Status, d.engine.StatusForeign, d.reload, d.handover
 		c.Operate, c.Overrides = d.engine.Operate, d.engine.Overrides
 		d.control = c
 	}
@@ -183,8 +202,11 @@ func (d *daemon) run(ctx context.Context, signals <-chan os.Signal) error {
 	}
 	// What tells of changes ends last: the engine still tells at its end.
 	outward, endOutward := context.WithCancel(context.WithoutCancel(ctx))
-	outwardDone := make(chan error, 1)
+	outwardDone := make(chan error, 2)
 	go func() { outwardDone <- d.outward.run(outward) }()
+	go func() { outwardDone <- d.store.run(outward) }()
+	over := make(chan struct{})
+	defer close(over)
 	group, gctx := errgroup.WithContext(ctx)
 	// The checks end first and the engine last, so that nothing is decided on
 	// half a stop.
@@ -210,14 +232,18 @@ func (d *daemon) run(ctx context.Context, signals <-chan os.Signal) error {
 	group.Go(func() error {
 		defer cancel()
 		d.signals(gctx, signals)
+		go d.again(signals, over)
 		endChecks()
 		return nil
 	})
 	d.ready(begun)
 	err := group.Wait()
 	endOutward()
-	err = errors.Join(err, <-outwardDone)
+	err = errors.Join(err, <-outwardDone, <-outwardDone)
 	g = d.config.Global
+	if d.handed() {
+		g.ShutdownScript = nil
+	}
 	d.runScript(context.WithoutCancel(ctx), "shutdown_script", g.ShutdownScript, g.ShutdownTimeout)
 	if d.control != nil {
 		err = errors.Join(err, d.control.Close())
@@ -306,6 +332,8 @@ func (d *daemon) signals(ctx context.Context, signals <-chan os.Signal) {
 		select {
 		case <-ctx.Done():
 			return
+		case <-d.handing:
+			return
 		case s := <-signals:
 			if s == unix.SIGINT && d.opts.IgnoreInterrupt {
 				continue
@@ -321,13 +349,6 @@ func (d *daemon) signals(ctx context.Context, signals <-chan os.Signal) {
 				d.dumps.state()
 			default:
 				d.log.Info("Stopping", "signal", s.String())
-				// Some that stop a process signal its group as well, as timeout(1).
-				time.AfterFunc(secondSignal, func() {
-					signal.Reset(unix.SIGTERM)
-					if !d.opts.IgnoreInterrupt {
-						signal.Reset(unix.SIGINT)
-					}
-				})
 				d.tell(d.notify.Stopping())
 				return
 			}

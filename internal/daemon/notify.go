@@ -66,6 +66,11 @@ func (n *Notifier) Reloading() error {
 // Stopping says that the daemon is on its way out.
 func (n *Notifier) Stopping() error { return n.send("STOPPING=1") }
 
+// Extend says during a stop that it is in order and may take that much longer.
+func (n *Notifier) Extend(left time.Duration, status string) error {
+	return n.send(fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d\nWATCHDOG=1\nSTATUS=%s", left.Microseconds(), strings.Join(strings.Fields(status), " ")))
+}
+
 // Status sets the line that "systemctl status" shows.
 func (n *Notifier) Status(text string) error {
 	return n.send("STATUS=" + strings.Join(strings.Fields(text), " "))

@@ -54,6 +54,7 @@ func TestNotifierMessages(t *testing.T) {
 			{n.Stopping, "STOPPING=1"},
 			{n.Alive, "WATCHDOG=1"},
 			{func() error { return n.Status("two\nlines, one status") }, "STATUS=two lines, one status"},
+			{func() error { return n.Extend(90*time.Second, "9\nleft") }, "EXTEND_TIMEOUT_USEC=90000000\nWATCHDOG=1\nSTATUS=9 left"},
 		} {
 			if err := tc.call(); err != nil {
 				t.Errorf("%s: %v", tc.want, err)

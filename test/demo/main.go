@@ -155,7 +155,7 @@ func (s *show) write(servers ...int) {
 
 func (s *show) start() {
 	s.say("sluiced -f %s", s.confFile)
-	s.daemon = s.director.Start(s, nil, program(s, "sluiced"), "-f", s.confFile, "--socket", s.socket)
+	s.daemon = s.director.Start(s, nil, program(s, "sluiced"), "-f", s.confFile, "--socket", s.socket, "--state-dir", s.dir+"/state")
 	s.say("%s", s.daemon.WaitLine(s, patience, "Ready"))
 }
 

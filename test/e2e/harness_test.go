@@ -90,7 +90,7 @@ const globals = "global_defs {\n drain_interval 2\n}\n"
 
 func (b *bed) start(args ...string) {
 	b.Helper()
-	args = append([]string{"-f", b.conf, "--socket", b.socket}, args...)
+	args = append([]string{"-f", b.conf, "--socket", b.socket, "--state-dir", b.stateDir()}, args...)
 	b.daemon = b.Director.Start(b.T, nil, program(b.T, "sluiced"), args...)
 	b.daemon.WaitLine(b.T, patience, "Ready")
 }

@@ -59,7 +59,7 @@ func (r *run) argv(file string) []string {
 	path := filepath.Join(r.dir, file)
 	argv := slices.Clone(r.d.Command)
 	if r.d.Name == Sluice {
-		return append(append(argv, "-f", path, "--socket", filepath.Join(r.dir, "sluice.sock")), r.args()...)
+		return append(append(argv, "-f", path, "--socket", filepath.Join(r.dir, "sluice.sock"), "--state-dir="), r.args()...)
 	}
 	argv = append(argv, "-C", "-n", "-l", "-D", "-f", path)
 	// Another that runs is found by these files, that of BFD included.
