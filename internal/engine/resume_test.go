@@ -2,6 +2,7 @@ package engine
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -61,6 +62,25 @@ func (f *stateFile) progress(text string, _ time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.told = append(f.told, text)
+}
+
+// times returns when states were handed out, drains what a stop said.
+func (f *stateFile) times() []time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.at)
+}
+
+func (f *stateFile) drains() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.told)
+}
+
+func (f *stateFile) forget() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.last = nil
 }
 
 // resumed runs a test with a state file; its engine is stopped at the end.
@@ -147,12 +167,12 @@ func TestHandoverSavesFirst(t *testing.T) {
 	resumed(t, func(r *rig) {
 		r.start(conf(1))
 		for range 3 {
-			n := len(r.state.at)
+			n := len(r.state.times())
 			if err := r.e.Handover(r.Context(), true); err != nil {
 				t.Fatal(err)
 			}
-			if len(r.state.at) != n+1 {
-				t.Errorf("%d states handed out, want one more than %d", len(r.state.at), n)
+			if len(r.state.times()) != n+1 {
+				t.Errorf("%d states handed out, want one more than %d", len(r.state.times()), n)
 			}
 		}
 	})
@@ -499,7 +519,7 @@ func TestStateLost(t *testing.T) {
 		r.hold(1, 3)
 		r.reload(conf(2))
 		r.crash()
-		r.state.last = nil
+		r.state.forget()
 		r.start(conf(2))
 		r.want("1:0 2:1")
 		r.hold(1, 0)

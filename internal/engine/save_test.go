@@ -66,7 +66,7 @@ func TestSavesAreRare(t *testing.T) {
 	resumed(t, func(r *rig) {
 		r.start(conf(1, 2))
 		r.pass(time.Minute)
-		from := len(r.state.at)
+		from := len(r.state.times())
 		for i := range 200 { // 20 s
 			if i%2 == 0 {
 				r.reload(conf(1))
@@ -77,21 +77,22 @@ func TestSavesAreRare(t *testing.T) {
 		}
 		r.reload(conf(1, 2, 3))
 		r.pass(2 * time.Second)
-		for i := from + 1; i < len(r.state.at); i++ {
-			if d := r.state.at[i].Sub(r.state.at[i-1]); d < time.Second {
+		at := r.state.times()
+		for i := from + 1; i < len(at); i++ {
+			if d := at[i].Sub(at[i-1]); d < time.Second {
 				t.Errorf("two states %v apart", d)
 			}
 		}
-		if n := len(r.state.at) - from; n < 18 || n > 24 {
+		if n := len(r.state.times()) - from; n < 18 || n > 24 {
 			t.Errorf("%d states in 22 s", n)
 		}
 		if s := r.state.load(t); s.Generation != r.e.Snapshot().Generation {
 			t.Errorf("the last state saved is of generation %d", s.Generation)
 		}
 		r.pass(time.Minute)
-		from = len(r.state.at)
+		from = len(r.state.times())
 		r.pass(time.Hour)
-		if n := len(r.state.at) - from; n < 59 || n > 61 {
+		if n := len(r.state.times()) - from; n < 59 || n > 61 {
 			t.Errorf("%d states in a quiet hour", n)
 		}
 	})

@@ -2,12 +2,11 @@ package engine
 
 import (
 	"context"
+	"net/netip"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"net/netip"
 
 	"github.com/sluice-lb/sluice/internal/checker"
 	"github.com/sluice-lb/sluice/internal/config"
@@ -88,8 +87,8 @@ func TestStopDrainWaits(t *testing.T) {
 			if got := strings.Count(r.logged(), "Draining before the stop"); got < 90 || got > 100 {
 				t.Errorf("%d lines of progress in 8 minutes", got)
 			}
-			if got := len(r.state.told); got < 90 || !strings.Contains(r.state.told[0], "active") {
-				t.Errorf("told %d times: %q", got, r.state.told[:1])
+			if told := r.state.drains(); len(told) < 90 || !strings.Contains(told[0], "active") {
+				t.Errorf("told %d times: %q", len(told), told[:min(1, len(told))])
 			}
 		})
 	}
