@@ -175,6 +175,13 @@ func TestHandoverSavesFirst(t *testing.T) {
 				t.Errorf("%d states handed out, want one more than %d", len(r.state.times()), n)
 			}
 		}
+		// What happens until the end is saved as well.
+		r.reload(conf(1, 2))
+		r.stop(nil)
+		if s := r.state.load(t); s.Generation != 2 {
+			t.Errorf("the last state saved is of generation %d", s.Generation)
+		}
+		r.start(conf(1))
 	})
 }
 
@@ -252,13 +259,42 @@ func TestTableIsTheStrongerEvidence(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.farm.set(2, checker.OK, "")
+		r.writes()
 		r.start(conf(1, 2))
 		r.want("2:1")
+		if n := r.writes(); n != 0 {
+			t.Errorf("%d writes", n)
+		}
 		if s := r.e.Snapshot().VirtualServers[0].RealServers[0].State; s != StateUnverified {
 			t.Errorf("the server that is out is %s", s)
 		}
 		r.pass(20 * time.Second)
 		r.want("1:1 2:1")
+	})
+}
+
+// TestWeightZeroUnderInhibit was put there by a failure, as far as anybody can tell:
+// the moment between that and its saving may be when the process died.
+func TestWeightZeroUnderInhibit(t *testing.T) {
+	resumed(t, func(r *rig) {
+		cfg := each(conf(1, 2), func(rs *config.RealServer) { rs.Inhibit = true })
+		r.start(cfg)
+		r.pass(time.Minute)
+		r.want("1:1 2:1")
+		r.crash()
+		svc := ipvs.Service{ServiceKey: key, Scheduler: "rr"}
+		d := ipvs.Destination{DestinationKey: ipvs.DestinationKey{Addr: netip.MustParseAddr("10.0.0.2"), Port: 80}}
+		if err := r.table.SetDest(r.Context(), svc, d); err != nil {
+			t.Fatal(err)
+		}
+		r.farm.set(2, checker.Failed, "refused")
+		r.writes()
+		r.start(cfg)
+		r.pass(time.Minute)
+		r.want("1:1 2:0")
+		if n := r.writes(); n != 0 {
+			t.Errorf("%d writes", n)
+		}
 	})
 }
 

@@ -67,13 +67,13 @@ func TestSavesAreRare(t *testing.T) {
 		r.start(conf(1, 2))
 		r.pass(time.Minute)
 		from := len(r.state.times())
-		for i := range 200 { // 20 s
+		for i := range 307 { // 21 s, and the last is not a whole second after another
 			if i%2 == 0 {
 				r.reload(conf(1))
 			} else {
 				r.reload(conf(1, 2))
 			}
-			r.pass(100 * time.Millisecond)
+			r.pass(70 * time.Millisecond)
 		}
 		r.reload(conf(1, 2, 3))
 		r.pass(2 * time.Second)
@@ -83,8 +83,8 @@ func TestSavesAreRare(t *testing.T) {
 				t.Errorf("two states %v apart", d)
 			}
 		}
-		if n := len(r.state.times()) - from; n < 18 || n > 24 {
-			t.Errorf("%d states in 22 s", n)
+		if n := len(r.state.times()) - from; n < 19 || n > 25 {
+			t.Errorf("%d states in 23 s", n)
 		}
 		if s := r.state.load(t); s.Generation != r.e.Snapshot().Generation {
 			t.Errorf("the last state saved is of generation %d", s.Generation)
