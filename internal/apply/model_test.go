@@ -403,6 +403,7 @@ func TestNoStateOnTheWayIsEmpty(t *testing.T) {
 					m.forgetStrangers(t)
 				}
 			},
+			"restart with state": m.restartWithState,
 			"refusals": func(t *rapid.T) {
 				n := rapid.IntRange(1, 3).Draw(t, "every")
 				i := 0

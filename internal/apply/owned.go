@@ -50,9 +50,10 @@ type memory struct {
 // Owned returns what is ours, in the order of names. What is remembered and was not
 // looked for in the table yet counts.
 func (a *Applier) Owned() []Owned {
-	var all []Owned
+	all := make([]Owned, 0, len(a.mirror)+len(a.remembered))
+	looked := map[string]bool{}
 	for k, m := range a.mirror {
-		o := Owned{Service: k.String()}
+		o := Owned{Service: k.String(), Destinations: make([]OwnedDestination, 0, len(m.order))}
 		if len(a.owners[k]) == 0 {
 			o.Timeout = m.timeout
 		}
@@ -64,9 +65,10 @@ func (a *Applier) Owned() []Owned {
 			o.Destinations = append(o.Destinations, d)
 		}
 		all = append(all, o)
+		looked[o.Service] = true
 	}
 	for name, m := range a.remembered {
-		if slices.ContainsFunc(all, func(o Owned) bool { return o.Service == name }) {
+		if looked[name] {
 			continue
 		}
 		o := Owned{Service: name, Timeout: m.timeout}

@@ -267,6 +267,7 @@ func (e *Engine) Start(ctx context.Context, cfg *config.Config) error {
 			return err
 		}
 	}
+	e.memory = recollection{}
 	e.turn(ctx)
 	return nil
 }

@@ -58,8 +58,9 @@ func (e *Engine) setOperator(section json.RawMessage) {
 // survives makes the state of this moment. Nothing in it is shared with the loop.
 func (e *Engine) survives(now time.Time) *state.State {
 	s := &state.State{Version: state.Version, Saved: now, Generation: e.generation, Operator: e.operator}
+	s.Verdicts = make([]state.Verdict, 0, len(e.tasks))
 	for _, o := range e.applier.Owned() {
-		svc := state.Service{Service: o.Service, DrainTimeout: o.Timeout}
+		svc := state.Service{Service: o.Service, DrainTimeout: o.Timeout, Destinations: make([]state.Destination, 0, len(o.Destinations))}
 		for _, d := range o.Destinations {
 			sd := state.Destination{Destination: d.Destination}
 			if !d.Since.IsZero() {
@@ -77,7 +78,7 @@ func (e *Engine) survives(now time.Time) *state.State {
 					continue
 				}
 				v := state.Verdict{
-					Key: verdictKey(vs.Config, rs.Config, t.rules.Load().definition),
+					Key: t.rules.Load().saved,
 					Up:  rs.Checkers[k] == framework.Up, At: t.confirmation(),
 				}
 				if !v.Up {

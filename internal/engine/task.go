@@ -9,6 +9,7 @@ import (
 	"github.com/sluice-lb/sluice/internal/checker"
 	"github.com/sluice-lb/sluice/internal/config"
 	"github.com/sluice-lb/sluice/internal/framework"
+	"github.com/sluice-lb/sluice/internal/state"
 )
 
 // task is one checker that runs. Where it belongs (vs, server, check) is the
@@ -37,8 +38,8 @@ type rules struct {
 	// fromStart counts the pause from the start of a run and not from its end: a
 	// script that takes long is not run less often (facts 4.13).
 	fromStart bool
-	// definition is a hash of what is asked.
-	definition string
+	// saved is the verdict's name in the state file.
+	saved state.Key
 	// Names for the log and for status.
 	kind, target, rs, vs string
 }
@@ -125,13 +126,13 @@ func ruleset(cfg *config.Config, vs *config.VirtualServer, rs *config.RealServer
 			Rise:             c.Rise,
 			SlowDown:         c.Kind == config.HTTPGet || c.Kind == config.SSLGet,
 		},
-		logAll:     c.LogAllFailures || cfg.Global.CheckerLogAllFailures,
-		fromStart:  c.Kind == config.MiscCheck,
-		definition: definition(c),
-		kind:       c.Kind.String(),
-		target:     targetOf(c),
-		rs:         rsName(rs.Key, vs),
-		vs:         vsName(vs),
+		logAll:    c.LogAllFailures || cfg.Global.CheckerLogAllFailures,
+		fromStart: c.Kind == config.MiscCheck,
+		saved:     verdictKey(vs, rs, definition(c)),
+		kind:      c.Kind.String(),
+		target:    targetOf(c),
+		rs:        rsName(rs.Key, vs),
+		vs:        vsName(vs),
 	}
 }
 
