@@ -65,6 +65,15 @@
 // that the kernel still leads to it: by an entry in TIME_WAIT whose port is used
 // again, or by a persistence template. That is told once, with the sysctl.
 //
+// # Whose it is
+//
+// Ours is what is configured, what Replace saw go, and what an earlier process had
+// (Owned, Remember). A service that the configuration lost while no process ran
+// drains and goes like one that a reload took away, and a drain goes on with the time
+// and reason it had. A service that was ours and has come to hold a destination that
+// was not is somebody else's by now, and is left alone whole. A service that is
+// configured is taken over whatever it holds, and what is strange in it drains.
+//
 // # One destination, several claims
 //
 // A sorry server may equal a real server, two virtual servers may share a group,

@@ -78,17 +78,17 @@ func (d *daemon) handover(ctx context.Context) (control.Handover, error) {
 	if d.opts.Observe {
 		return control.Handover{}, errors.New("it only observes, so there is nothing to hand over; stop it and start it again")
 	}
-	if err := d.engine.Handover(ctx, true); err != nil {
-		return control.Handover{}, err
-	}
-	if d.store != nil {
-		if err := d.store.writer.Flush(); err != nil {
-			// The request may be over by now; the change of mind must not be.
-			back, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
-			defer cancel()
-			return control.Handover{}, errors.Join(
-				fmt.Errorf("the state could not be saved, going on as before: %w", err), d.engine.Handover(back, false))
+	err := d.engine.Handover(ctx, true)
+	if err == nil && d.store != nil {
+		if err = d.store.writer.Flush(); err != nil {
+			err = fmt.Errorf("the state could not be saved, going on as before: %w", err)
 		}
+	}
+	if err != nil {
+		// The request may be over by now; the change of mind must not be.
+		back, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		defer cancel()
+		return control.Handover{}, errors.Join(err, d.engine.Handover(back, false))
 	}
 	s := d.engine.Snapshot()
 	h := control.Handover{PID: os.Getpid(), Status: exitHandover, Version: s.Version, Started: s.Started, StateFile: d.store.file()}

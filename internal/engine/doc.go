@@ -46,4 +46,21 @@
 // before it writes: the first thing that a reload is asked for is often to mend what
 // somebody did to the table. The same read serves the drain list. In observe mode it
 // is the copy that is compared, so that nothing is found.
+//
+// # From one process to the next
+//
+// After turns that changed something, at most once a second, and once a minute in
+// any case, the loop hands out a State to be saved: what is ours in the table, drains
+// with their time and reason, verdicts with the time of the run that last confirmed
+// them, quorums. Making it costs the loop about 10 ms for 10,000 real servers;
+// encoding and writing it are done elsewhere.
+//
+// At the start the table and that state are weighed against each other (believe): the
+// table is the stronger evidence of who serves, the state knows who was down, whose
+// an entry is and how far a drain got. Checkers go on from their verdicts, so that
+// one that was up has its retries and one that was down its rises, and a quorum that
+// stood stands within its hysteresis. A saved "up" counts for five minutes, or for
+// ten delay_loops if that is longer: beyond it nobody knows. A saved "down" counts
+// for ever, but is probed at once: a dead server that is trusted costs connections, a
+// healthy one that is not costs them one probe.
 package engine

@@ -153,7 +153,8 @@ func (e *Engine) logQuorum(vs *server, ev framework.QuorumEvent) {
 }
 
 // trustAtStart decides, for a virtual server that is new to this process, which
-// real servers may serve before their first check.
+// real servers may serve before their first check, as far as no saved verdict says
+// more (believe).
 //
 // Without anything in the kernel that is keepalived's rule: all but alpha ones.
 // With a service that already serves (this daemon was restarted, or took over) the
