@@ -52,7 +52,7 @@
 // After turns that changed something, at most once a second, and once a minute in
 // any case, the loop hands out a State to be saved: what is ours in the table, drains
 // with their time and reason, verdicts with the time of the run that last confirmed
-// them, quorums. Making it costs the loop about 10 ms for 10,000 real servers;
+// them, quorums. Making it costs the loop some 20 ms for 10,000 real servers;
 // encoding and writing it are done elsewhere.
 //
 // At the start the table and that state are weighed against each other (believe): the
