@@ -20,11 +20,13 @@ type Owned struct {
 	Destinations []OwnedDestination
 }
 
-// OwnedDestination is one of ours. Since is the zero time unless it drains.
+// OwnedDestination is one of ours. Since is the zero time unless it drains, and Limit
+// nil unless its real server had a drain_timeout of its own.
 type OwnedDestination struct {
 	Destination string
 	Since       time.Time
 	Why         string
+	Limit       *time.Duration
 }
 
 // Remember says what an earlier process had. Call it before the first Adopt, which
@@ -61,6 +63,9 @@ func (a *Applier) Owned() []Owned {
 			d := OwnedDestination{Destination: dk.String()}
 			if p, ok := a.parked[parkedKey{k, dk}]; ok {
 				d.Since, d.Why = p.since, p.why
+				if l, ok := a.limits[parkedKey{k, dk}]; ok {
+					d.Limit = &l
+				}
 			}
 			o.Destinations = append(o.Destinations, d)
 		}
@@ -142,7 +147,10 @@ func (a *Applier) recall(k ipvs.ServiceKey, r reading) {
 			strange = append(strange, d.DestinationKey.String())
 		}
 		if !o.Since.IsZero() && d.Weight == 0 {
-			a.parked[pk] = &drain{since: o.Since, why: o.Why, counters: d.Counters}
+			if o.Limit != nil {
+				a.limits[pk] = *o.Limit
+			}
+			a.parked[pk] = &drain{since: o.Since, why: o.Why, counters: d.Counters, limit: a.limit(pk)}
 			draining++
 		}
 	}

@@ -3,7 +3,9 @@ package engine
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -197,10 +199,40 @@ func (e *Engine) operate(c Command) ([]Order, error) {
 		e.obey(o.VS, o.RS)
 		done = append(done, o)
 	}
+	e.saveOrders()
 	return done, nil
 }
 
-// guard refuses an order that would take a pool below its quorum.
+// saveOrders hands the orders out to be saved.
+func (e *Engine) saveOrders() {
+	orders := slices.SortedFunc(maps.Values(e.orders), func(a, b Order) int {
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.VS.String(), b.VS.String()), cmp.Compare(a.RS.String(), b.RS.String()), cmp.Compare(a.Kind, b.Kind))
+	})
+	section, err := json.Marshal(orders)
+	if err != nil {
+		e.log.Error("Operators' orders are not saved, this is a bug", "err", err)
+		return
+	}
+	e.setOperator(section)
+}
+
+// restoreOrders takes up what an earlier process saved of them.
+func (e *Engine) restoreOrders(section json.RawMessage) {
+	if len(section) == 0 {
+		return
+	}
+	var orders []Order
+	if err := json.Unmarshal(section, &orders); err != nil {
+		e.log.Error("Operators' orders of an earlier process cannot be read and are not in force: give them again", "err", err)
+		return
+	}
+	e.Restore(orders)
+	if len(e.orders) > 0 {
+		e.log.Info("Operators' orders of an earlier process are in force", "orders", len(e.orders))
+	}
+}
+
+// guard refuses an order that would take a pool below its quorum or its floor.
 func (e *Engine) guard(ts []operand, o Order) error {
 	byVS := map[*server]map[int]framework.Order{}
 	var order []*server
@@ -221,6 +253,19 @@ func (e *Engine) guard(ts []operand, o Order) error {
 	for _, vs := range order {
 		if left, bad := vs.Ordered(byVS[vs]); bad {
 			short = append(short, fmt.Sprintf("%s: weight %d of %d alive would be left, and its quorum needs %d", vs.name, left, vs.Sum(), vs.Needed()))
+		}
+		serving, left := 0, 0
+		for i, rs := range vs.Servers {
+			if !rs.Alive() || rs.Weight() == 0 {
+				continue
+			}
+			serving++
+			if f, ordered := byVS[vs][i]; !ordered || !f.Drain && (!f.Weighed || f.Weight > 0) {
+				left++
+			}
+		}
+		if floor := vs.Floor(); left < serving && left < floor {
+			short = append(short, fmt.Sprintf("%s: %d of %d serving real servers would be left, and min_alive is %d", vs.name, left, serving, floor))
 		}
 	}
 	if len(short) > 0 {
@@ -253,6 +298,7 @@ func (e *Engine) withdraw(ts []operand, kind Verb, who string) ([]Order, error) 
 func (e *Engine) endOrder(o Order) {
 	delete(e.orders, o.key())
 	e.obey(o.VS, o.RS)
+	e.saveOrders()
 }
 
 // obey hands the orders for one real server to the framework, if it is configured.

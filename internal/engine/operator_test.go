@@ -319,3 +319,59 @@ func TestOverridesCountConnections(t *testing.T) {
 		}
 	})
 }
+
+// TestOrdersSurviveARestart: a crash ends no drain; what was withdrawn or over is not
+// in force again.
+func TestOrdersSurviveARestart(t *testing.T) {
+	resumed(t, func(r *rig) {
+		r.start(conf(1, 2, 3))
+		r.pass(time.Minute)
+		for _, c := range []Command{
+			{Verb: VerbDrain, RS: "10.0.0.1", VS: "192.0.2.1", Reason: "kernel"},
+			{Verb: VerbWeight, RS: "10.0.0.2", VS: "192.0.2.1", Weight: new(int64(7))},
+			{Verb: VerbDrain, RS: "10.0.0.3", VS: "192.0.2.1", Until: time.Now().Add(3 * time.Minute), Force: true},
+			{Verb: VerbDrain, RS: "10.0.0.2", VS: "192.0.2.1", Force: true},
+			{Verb: VerbUndrain, RS: "10.0.0.2", VS: "192.0.2.1"},
+		} {
+			if err := r.operate(c); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.want("1:0 2:7 3:0")
+		r.pass(time.Minute)
+		r.crash()
+		r.lose()
+		r.start(conf(1, 2, 3))
+		r.want("1:0 2:7 3:0")
+		if os, err := r.e.Overrides(t.Context()); err != nil || len(os) != 3 || os[0].Who != "alice" || os[0].Reason != "kernel" {
+			t.Errorf("%+v, %v", os, err)
+		}
+		r.pass(2 * time.Minute)
+		r.want("1:0 2:7 3:1")
+		r.crash()
+		r.start(conf(1, 2, 3))
+		r.pass(time.Minute)
+		r.want("1:0 2:7 3:1")
+	})
+}
+
+// TestDrainDoesNotGoBelowTheFloor: refused with the numbers, unless forced.
+func TestDrainDoesNotGoBelowTheFloor(t *testing.T) {
+	in(t, func(r *rig) {
+		cfg := conf(1, 2, 3)
+		cfg.VirtualServers[0].MinAlive = config.Floor{Servers: 2}
+		r.start(cfg)
+		r.pass(time.Minute)
+		if err := r.operate(Command{Verb: VerbDrain, RS: "10.0.0.1", VS: "192.0.2.1"}); err != nil {
+			t.Fatal(err)
+		}
+		err := r.operate(Command{Verb: VerbDrain, RS: "10.0.0.2", VS: "192.0.2.1"})
+		if err == nil || !strings.Contains(err.Error(), "1 of 2 serving real servers would be left, and min_alive is 2") {
+			t.Errorf("%v", err)
+		}
+		if err := r.operate(Command{Verb: VerbDrain, RS: "10.0.0.2", VS: "192.0.2.1", Force: true}); err != nil {
+			t.Error(err)
+		}
+		r.want("1:0 2:0 3:1")
+	})
+}

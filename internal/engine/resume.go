@@ -32,6 +32,7 @@ func (e *Engine) remember(s *state.State) {
 		return
 	}
 	e.memory.generation, e.operator = s.Generation, s.Operator
+	e.restoreOrders(s.Operator)
 	for _, v := range s.Verdicts {
 		e.memory.verdicts[v.Key] = append(e.memory.verdicts[v.Key], v)
 	}
@@ -44,7 +45,7 @@ func (e *Engine) remember(s *state.State) {
 		for _, d := range svc.Destinations {
 			od := apply.OwnedDestination{Destination: d.Destination}
 			if d.Drain != nil {
-				od.Since, od.Why = d.Drain.Since, d.Drain.Why
+				od.Since, od.Why, od.Limit = d.Drain.Since, d.Drain.Why, d.Drain.Limit
 			}
 			o.Destinations = append(o.Destinations, od)
 		}

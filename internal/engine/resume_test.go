@@ -357,7 +357,7 @@ func TestD08StoppedInMidDrain(t *testing.T) {
 		r.hold(1, 5)
 		r.hold(2, 5)
 		less := conf(3)
-		less.VirtualServers[0].DrainTimeout = time.Hour
+		bound(less, time.Hour)
 		r.reload(less)
 		r.want("1:0 2:0 3:1")
 		before := r.e.Snapshot().VirtualServers[0].Services[0].Destinations
@@ -367,7 +367,7 @@ func TestD08StoppedInMidDrain(t *testing.T) {
 		r.writes()
 
 		wanted := conf(1, 3)
-		wanted.VirtualServers[0].DrainTimeout = time.Hour
+		bound(wanted, time.Hour)
 		r.start(wanted)
 		r.want("1:1 2:0 3:1")
 		for _, op := range r.table.Log() {
@@ -428,6 +428,12 @@ func (r *rig) services() (names []string) {
 	return names
 }
 
+// bound gives every server a drain_timeout, as the keyword does.
+func bound(cfg *config.Config, d time.Duration) {
+	cfg.VirtualServers[0].DrainTimeout = d
+	each(cfg, func(rs *config.RealServer) { rs.DrainTimeout = d })
+}
+
 // other is a configuration of another virtual server.
 func other() *config.Config {
 	cfg := conf(4)
@@ -442,7 +448,7 @@ func TestU07CrashAndAnotherConfiguration(t *testing.T) {
 	for _, limit := range []time.Duration{0, time.Hour} {
 		resumed(t, func(r *rig) {
 			was := conf(1, 2)
-			was.VirtualServers[0].DrainTimeout = limit
+			bound(was, limit)
 			r.start(was)
 			r.pass(time.Minute)
 			// A reload begins the end of the service, a crash interrupts it.
@@ -494,7 +500,7 @@ func TestU07FileChangedWhileDead(t *testing.T) {
 // TestU04ForeignServices: what the state file does not name is not touched, at a
 // start, a reload and a stop; nor is what was ours and holds a stranger's
 // destination by now.
-func TestU04ForeignServices(t *testing.T) {
+func TestU04ForeignServicesAndAState(t *testing.T) {
 	resumed(t, func(r *rig) {
 		foreign := r.service(8080, 77)
 		r.start(conf(1))

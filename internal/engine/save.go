@@ -64,7 +64,7 @@ func (e *Engine) survives(now time.Time) *state.State {
 		for _, d := range o.Destinations {
 			sd := state.Destination{Destination: d.Destination}
 			if !d.Since.IsZero() {
-				sd.Drain = &state.Drain{Since: d.Since, Why: d.Why}
+				sd.Drain = &state.Drain{Since: d.Since, Why: d.Why, Limit: d.Limit}
 			}
 			svc.Destinations = append(svc.Destinations, sd)
 		}

@@ -46,6 +46,8 @@ type Destination struct {
 type Drain struct {
 	Since time.Time `json:"since"`
 	Why   string    `json:"why"`
+	// Limit is its real server's own drain_timeout; nil if it had none of its own.
+	Limit *time.Duration `json:"limit_ns,omitempty"`
 }
 
 // VirtualServer is what is known of one as a whole.
