@@ -161,18 +161,20 @@ func (s *Server) Established() int {
 // line. addr is numeric, with the port.
 func NewEcho(t T, ns *NS, addr string) *Server {
 	t.Helper()
-	return newServer(t, ns, addr, func(s *Server, c net.Conn) {
-		for lines := bufio.NewReader(c); ; {
-			line, err := lines.ReadString('\n')
-			if err != nil {
-				return
-			}
-			s.wait()
-			if _, err := fmt.Fprintf(c, "%s %s", s.Name, line); err != nil {
-				return
-			}
+	return newServer(t, ns, addr, echo)
+}
+
+func echo(s *Server, c net.Conn) {
+	for lines := bufio.NewReader(c); ; {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			return
 		}
-	})
+		s.wait()
+		if _, err := fmt.Fprintf(c, "%s %s", s.Name, line); err != nil {
+			return
+		}
+	}
 }
 
 // HTTPServer answers every request with its status and, as body and in the

@@ -49,6 +49,9 @@ func classify(err error) Loss {
 	return Other
 }
 
+// line is what Long sends.
+const line = ".\n"
+
 const (
 	exchangeEvery   = 100 * time.Millisecond
 	exchangeTimeout = 3 * time.Second
@@ -138,14 +141,14 @@ func exchange(ctx context.Context, c net.Conn, lines *bufio.Reader) (server stri
 	if ctx.Err() != nil { // the deadline above may have undone the one of the end
 		return "", ctx.Err()
 	}
-	if _, err := io.WriteString(c, ".\n"); err != nil {
+	if _, err := io.WriteString(c, line); err != nil {
 		return "", err
 	}
-	line, err := lines.ReadString('\n')
+	answer, err := lines.ReadString('\n')
 	if err != nil {
 		return "", err
 	}
-	server, _, _ = strings.Cut(line, " ")
+	server, _, _ = strings.Cut(answer, " ")
 	return server, nil
 }
 

@@ -2,17 +2,16 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/sluice-lb/sluice/test/daemon"
 	"github.com/sluice-lb/sluice/test/diff/guest"
 	"github.com/sluice-lb/sluice/test/diff/scenario"
 	"github.com/sluice-lb/sluice/test/vm/machine"
@@ -31,7 +30,7 @@ func onHost(ctx context.Context, o options, out io.Writer) error {
 	if err := machine.Install(ctx, os.Stderr, machine.TestTools...); err != nil {
 		return err
 	}
-	keepaliveds, err := findKeepaliveds(ctx, o.keepalived)
+	keepaliveds, err := daemon.FindKeepaliveds(ctx, o.keepalived)
 	if err != nil {
 		return err
 	}
@@ -47,7 +46,7 @@ func onHost(ctx context.Context, o options, out io.Writer) error {
 	if work, err = filepath.Abs(work); err != nil {
 		return err
 	}
-	sluiced, err := buildSluiced(ctx, o.sluiced, work)
+	sluiced, err := daemon.BuildSluiced(ctx, o.sluiced, work)
 	if err != nil {
 		return err
 	}
@@ -66,20 +65,6 @@ func onHost(ctx context.Context, o options, out io.Writer) error {
 	return conclude(o, all, keepaliveds, results, out)
 }
 
-// buildSluiced returns the path of the daemon to test.
-func buildSluiced(ctx context.Context, given, work string) (string, error) {
-	if given != "" {
-		return filepath.Abs(given)
-	}
-	path := filepath.Join(work, "sluiced")
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", path, "./cmd/sluiced")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if text, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build sluiced: %w\n%s", err, text)
-	}
-	return path, nil
-}
-
 // execute runs this program again where there is an ip_vs.
 func execute(ctx context.Context, o options, plan guest.Plan, work string, out io.Writer) (*guest.Results, error) {
 	place, why, err := machine.Choose(ctx, machine.Place(o.where))
@@ -87,51 +72,16 @@ func execute(ctx context.Context, o options, plan guest.Plan, work string, out i
 		return nil, err
 	}
 	fmt.Fprintf(out, "%d scenarios with %d daemons, %d at a time, %s\n", len(plan.Archives), len(plan.Daemons), plan.Parallel, why)
-	b, err := json.Marshal(plan)
-	if err != nil {
-		return nil, err
-	}
-	planFile, resultFile := filepath.Join(work, "plan.json"), filepath.Join(work, "results.json")
-	if err := os.WriteFile(planFile, b, 0o644); err != nil {
-		return nil, err
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	run := machine.Run
-	if place == machine.Host {
-		run = machine.RunHost
-	}
-	var tail strings.Builder
-	c := machine.Config{
-		Command: []string{self, "-guest", planFile, "-out", resultFile},
-		Limit:   o.limit, Suite: o.suite, MemoryMB: o.memoryMB, Log: os.Stderr, Output: &tail,
-	}
+	c := machine.Config{Limit: o.limit, Suite: o.suite, MemoryMB: o.memoryMB, Log: os.Stderr}
 	if o.verbose {
-		c.Output = io.MultiWriter(out, &tail)
-	}
-	status, err := run(ctx, c)
-	if err != nil {
-		return nil, fmt.Errorf("%w\n%s", err, lastLines(tail.String(), 20))
-	}
-	if status != 0 {
-		return nil, fmt.Errorf("the runs ended with status %d:\n%s", status, lastLines(tail.String(), 20))
-	}
-	if b, err = os.ReadFile(resultFile); err != nil {
-		return nil, err
+		c.Output = out
 	}
 	var r guest.Results
-	return &r, json.Unmarshal(b, &r)
-}
-
-func lastLines(text string, n int) string {
-	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
-	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+	return &r, machine.Again(ctx, place, c, work, plan, &r)
 }
 
 // conclude judges all scenarios, reports, and holds the page to the results.
-func conclude(o options, all []candidate, keepaliveds []keepalived, results *guest.Results, out io.Writer) error {
+func conclude(o options, all []candidate, keepaliveds []daemon.Keepalived, results *guest.Results, out io.Writer) error {
 	runs := map[[2]string]*scenario.Run{}
 	for i := range results.Runs {
 		r := &results.Runs[i]

@@ -2,20 +2,18 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"regexp"
 	"runtime"
-	"strings"
 	"syscall"
 	"time"
 
 	"github.com/sluice-lb/sluice/test/diff/guest"
+	"github.com/sluice-lb/sluice/test/vm/machine"
 )
 
 // options are the command line.
@@ -78,7 +76,7 @@ func start(ctx context.Context, o options, pattern string) (err error) {
 		return fmt.Errorf("unexpected argument %q", flag.Arg(0))
 	}
 	if o.guest != "" {
-		return inGuest(ctx, o.guest, o.out, os.Stdout)
+		return machine.InGuest(o.guest, o.out, func(p guest.Plan) (*guest.Results, error) { return guest.Run(ctx, p, os.Stdout) })
 	}
 	if o.run, err = regexp.Compile(pattern); err != nil {
 		return fmt.Errorf("-run: %w", err)
@@ -87,31 +85,4 @@ func start(ctx context.Context, o options, pattern string) (err error) {
 		return errors.New("-update takes all scenarios: leave -run and -quick out")
 	}
 	return onHost(ctx, o, os.Stdout)
-}
-
-// inGuest carries out a plan and writes what came of it.
-func inGuest(ctx context.Context, plan, out string, log io.Writer) error {
-	b, err := os.ReadFile(plan)
-	if err != nil {
-		return err
-	}
-	var p guest.Plan
-	if err := json.Unmarshal(b, &p); err != nil {
-		return fmt.Errorf("%s: %w", plan, err)
-	}
-	// Folders of runs must not be writable by others, which scripts are refused
-	// for; the guest's /run is its own.
-	if strings.HasPrefix(os.TempDir(), "/run/tmp") {
-		if err := os.Chmod("/run", 0o755); err != nil {
-			return err
-		}
-	}
-	results, err := guest.Run(ctx, p, log)
-	if err != nil {
-		return err
-	}
-	if b, err = json.Marshal(results); err != nil {
-		return err
-	}
-	return os.WriteFile(out, b, 0o644)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluice-lb/sluice/internal/testkit"
+	"github.com/sluice-lb/sluice/test/daemon"
 	"github.com/sluice-lb/sluice/test/diff/guest"
 	"github.com/sluice-lb/sluice/test/diff/scenario"
 )
@@ -111,9 +112,9 @@ func TestDeviceCommands(t *testing.T) {
 // made is a report of three scenarios and a configuration against two keepaliveds.
 func made(t *testing.T) *report {
 	t.Helper()
-	one := keepalived{guest.Daemon{Name: "k1"}, "1.0"}
-	two := keepalived{guest.Daemon{Name: "k2"}, "2.0"}
-	r := &report{kernel: "6.1.0-99-amd64", keepaliveds: []keepalived{one, two}}
+	one := daemon.Keepalived{Daemon: guest.Daemon{Name: "k1"}, Version: "1.0"}
+	two := daemon.Keepalived{Daemon: guest.Daemon{Name: "k2"}, Version: "2.0"}
+	r := &report{kernel: "6.1.0-99-amd64", keepaliveds: []daemon.Keepalived{one, two}}
 	add := func(name, number, claim, k1, k2, sluice string) {
 		text := fmt.Sprintf("title Title | of %s\ntest x\n%s\n-- x --\n", name, claim)
 		s, err := scenario.Parse(name, []byte(text))
@@ -224,7 +225,7 @@ func TestConclude(t *testing.T) {
 	}
 	dir := t.TempDir()
 	o := options{run: regexp.MustCompile("a"), artifacts: filepath.Join(dir, "artifacts")}
-	k := []keepalived{{guest.Daemon{Name: "k"}, "1.0"}}
+	k := []daemon.Keepalived{{Daemon: guest.Daemon{Name: "k"}, Version: "1.0"}}
 	for _, tt := range []struct {
 		name string
 		runs []scenario.Run

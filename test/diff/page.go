@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/sluice-lb/sluice/test/daemon"
 	"github.com/sluice-lb/sluice/test/diff/scenario"
 )
 
@@ -101,7 +102,7 @@ func (r *report) markdown(old string, unserved []keyword) string {
 		}
 	}
 	var page strings.Builder
-	fmt.Fprintf(&page, pageHead, r.keepaliveds[0].version, shortKernel(r.kernel), counts[scenario.Same], counts[scenario.Different])
+	fmt.Fprintf(&page, pageHead, r.keepaliveds[0].Version, shortKernel(r.kernel), counts[scenario.Same], counts[scenario.Different])
 	if bad != "" {
 		fmt.Fprintf(&page, "\n## Unexplained\n\nNobody has said yet why these are not the same; the test fails.\n\n| scenario | what it shows | result |\n|---|---|---|\n%s", bad)
 	}
@@ -144,7 +145,7 @@ func section(name, text, old string) string {
 }
 
 // against tells where another keepalived is not like the first one.
-func (r *report) against(k keepalived) string {
+func (r *report) against(k daemon.Keepalived) string {
 	var rows strings.Builder
 	same := 0
 	for _, w := range r.rows {
@@ -154,11 +155,11 @@ func (r *report) against(k keepalived) string {
 			what := ""
 			switch {
 			case name == "" && w.results[k.Name].Status == scenario.Broken:
-				what = k.version + " could not be compared"
+				what = k.Version + " could not be compared"
 			case other[name] && !first[name]:
-				what = k.version + " differs from sluiced"
+				what = k.Version + " differs from sluiced"
 			case first[name] && !other[name] && w.results[k.Name].Status != scenario.Broken:
-				what = k.version + " does as sluiced"
+				what = k.Version + " does as sluiced"
 			}
 			if what != "" {
 				fmt.Fprintf(&rows, "| %s | `%s` | %s |\n", w.s.Name, name, what)
@@ -169,7 +170,7 @@ func (r *report) against(k keepalived) string {
 		}
 	}
 	return fmt.Sprintf("\n## keepalived %s\n\nIn %d of %d scenarios the result is that with keepalived %s. The others:\n\n| scenario | what | |\n|---|---|---|\n%s",
-		k.version, same, len(r.rows), r.keepaliveds[0].version, rows.String())
+		k.Version, same, len(r.rows), r.keepaliveds[0].Version, rows.String())
 }
 
 // differing lists the records that are not the same, for whatever reason.

@@ -6,13 +6,14 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sluice-lb/sluice/test/daemon"
 	"github.com/sluice-lb/sluice/test/diff/scenario"
 )
 
 // report is what all scenarios came to.
 type report struct {
 	kernel      string
-	keepaliveds []keepalived
+	keepaliveds []daemon.Keepalived
 	rows        []row
 }
 

@@ -9,12 +9,11 @@ import (
 	"time"
 
 	"github.com/sluice-lb/sluice/internal/testkit"
+	"github.com/sluice-lb/sluice/test/daemon"
 	"github.com/sluice-lb/sluice/test/diff/scenario"
 )
 
-// patience bounds every wait for a daemon; an emulated machine is slow, and some
-// files make keepalived turn for ever.
-const patience = 40 * time.Second
+const patience = daemon.Patience
 
 // start starts the daemon on a file and waits until its first table is there. A
 // file that a daemon does not run on is a result like any other.
@@ -30,14 +29,14 @@ func (r *run) start(file string) string {
 	r.conf = file
 	argv := r.argv(file)
 	r.process = r.ns.Start(r, nil, argv[0], argv[1:]...)
-	state := r.await(0, ready)
+	state := r.await(0, daemon.Ready)
 	if r.begun.IsZero() {
 		r.begun = time.Now()
 	}
 	switch state {
 	case "":
 		return "runs"
-	case ended:
+	case daemon.Ended:
 		crashed := r.process.Wait(r, patience) >= 128
 		r.forget()
 		if crashed {
@@ -54,19 +53,9 @@ func (r *run) start(file string) string {
 	return "never gets ready"
 }
 
-// argv is the command line. keepalived runs its checkers alone.
+// argv is the command line.
 func (r *run) argv(file string) []string {
-	path := filepath.Join(r.dir, file)
-	argv := slices.Clone(r.d.Command)
-	if r.d.Name == Sluice {
-		return append(append(argv, "-f", path, "--socket", filepath.Join(r.dir, "sluice.sock"), "--state-dir="), r.args()...)
-	}
-	argv = append(argv, "-C", "-n", "-l", "-D", "-f", path)
-	// Another that runs is found by these files, that of BFD included.
-	for _, o := range []string{"-p", "-c", "-r", "-b"} {
-		argv = append(argv, o, filepath.Join(r.dir, "pid"+o))
-	}
-	return append(argv, r.args()...)
+	return r.d.Argv(r.dir, filepath.Join(r.dir, file), r.args()...)
 }
 
 // args are those that the scenario adds.
@@ -82,78 +71,8 @@ func (r *run) args() []string {
 	return filled
 }
 
-// phrases of the log say that something is done.
-type phrases struct {
-	// any of these is enough.
-	any []string
-	// calm is enough too, once some time has passed since: not every file makes
-	// keepalived's checkers report.
-	calm string
-}
-
-// last is what keepalived's checkers log last when they start and when they have
-// reloaded, whether or not there is a BFD_CHECK.
-const last = "Activating BFD healthchecker"
-
-// idle is what it logs in place of that when there is nothing to do.
-const idle = "no configuration to run"
-
-// marks are the phrases of each daemon for the same thing.
-type marks struct{ sluice, keepalived phrases }
-
-var (
-	ready = marks{
-		sluice:     phrases{any: []string{"INFO Ready "}},
-		keepalived: phrases{any: []string{last, idle}, calm: "Startup complete"},
-	}
-	reloaded = marks{
-		sluice:     phrases{any: []string{"INFO Reloaded ", "Reload refused", "Reload not finished"}},
-		keepalived: phrases{any: []string{last, idle}, calm: "Reload"},
-	}
-)
-
-const (
-	ended = "ended"
-	late  = "late"
-	// calmFor is how long after a calm phrase nothing more is expected.
-	calmFor = 6 * time.Second
-)
-
-// await waits for a phrase in what the daemon prints from a line on. It returns ""
-// when it came, else what happened instead.
-func (r *run) await(from int, m marks) string {
-	want := m.keepalived
-	if r.d.Name == Sluice {
-		want = m.sluice
-	}
-	var calm time.Time
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); <-tick.C {
-		running := r.process.Running()
-		lines := r.process.Lines()[from:]
-		for _, w := range want.any {
-			if contains(lines, w) {
-				return ""
-			}
-		}
-		if !running {
-			return ended
-		}
-		if want.calm != "" && contains(lines, want.calm) {
-			if calm.IsZero() {
-				calm = time.Now()
-			} else if time.Since(calm) > calmFor {
-				return ""
-			}
-		}
-	}
-	return late
-}
-
-func contains(lines []string, phrase string) bool {
-	return slices.ContainsFunc(lines, func(l string) bool { return strings.Contains(l, phrase) })
-}
+// await waits for a phrase in what the daemon prints from a line on.
+func (r *run) await(from int, m daemon.Marks) string { return daemon.Await(r.process, r.d, from, m) }
 
 // reload replaces the running configuration and waits until it was taken. A daemon
 // that did not start is passed over: that it did not is on record.
@@ -168,8 +87,8 @@ func (r *run) reload(file string) {
 	}
 	from := len(r.process.Lines())
 	r.process.Signal(r, syscall.SIGHUP)
-	if state := r.await(from, reloaded); state != "" {
-		r.Fatalf("reload with %s: the daemon %s", file, map[string]string{ended: "has ended", late: "does not say that it is done"}[state])
+	if state := r.await(from, daemon.Reloaded); state != "" {
+		r.Fatalf("reload with %s: the daemon %s", file, map[string]string{daemon.Ended: "has ended", daemon.Late: "does not say that it is done"}[state])
 	}
 }
 

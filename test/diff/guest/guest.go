@@ -26,6 +26,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-lb/sluice/internal/testkit"
+	"github.com/sluice-lb/sluice/test/daemon"
 	"github.com/sluice-lb/sluice/test/diff/scenario"
 )
 
@@ -47,13 +49,10 @@ type Archive struct {
 }
 
 // Daemon says how to start one.
-type Daemon struct {
-	Name    string   `json:"name"`
-	Command []string `json:"command"`
-}
+type Daemon = daemon.Daemon
 
 // Sluice is the name of the daemon that is not a keepalived.
-const Sluice = "sluice"
+const Sluice = daemon.Sluice
 
 // Results are what comes back.
 type Results struct {
@@ -197,10 +196,10 @@ func prepare() error {
 // record does one run and returns what it saw.
 func record(s *scenario.Scenario, d Daemon) scenario.Run {
 	begun := time.Now()
-	st := &stage{}
-	r := &run{stage: st, s: s, d: d, rec: &scenario.Run{Scenario: s.Name, Daemon: d.Name, Records: map[string]string{}}}
-	st.play(r.play)
-	r.rec.Problems = append(r.rec.Problems, st.failures...)
+	st := &testkit.Stage{}
+	r := &run{Stage: st, s: s, d: d, rec: &scenario.Run{Scenario: s.Name, Daemon: d.Name, Records: map[string]string{}}}
+	st.Play(r.play)
+	r.rec.Problems = append(r.rec.Problems, st.Failures...)
 	r.rec.Took = time.Since(begun).Seconds()
 	return *r.rec
 }

@@ -119,7 +119,7 @@ func testRun(t *testing.T, daemon, text string) *run {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &run{stage: &stage{}, s: s, d: Daemon{Name: daemon, Command: []string{"prog", "arg"}}, dir: "/run/tmp/d1", id: "d1"}
+	return &run{Stage: &testkit.Stage{}, s: s, d: Daemon{Name: daemon, Command: []string{"prog", "arg"}}, dir: "/run/tmp/d1", id: "d1"}
 }
 
 const addresses = `title T
@@ -197,24 +197,5 @@ func TestPassed(t *testing.T) {
 		if got := passed(s, tt.runs); got != tt.want {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
 		}
-	}
-}
-
-func TestStage(t *testing.T) {
-	t.Parallel()
-	var st stage
-	var order []string
-	st.play(func() {
-		st.Cleanup(func() { order = append(order, "first") })
-		st.Cleanup(func() { order = append(order, "second") })
-		st.Errorf("a %d", 1)
-		st.Fatalf("b")
-		order = append(order, "after a fatal error")
-	})
-	if diff := cmp.Diff([]string{"second", "first"}, order); diff != "" {
-		t.Errorf("order (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]string{"a 1", "b"}, st.failures); diff != "" {
-		t.Errorf("failures (-want +got):\n%s", diff)
 	}
 }

@@ -17,7 +17,7 @@ import (
 
 // run is one scenario with one daemon.
 type run struct {
-	*stage
+	*testkit.Stage
 	s   *scenario.Scenario
 	d   Daemon
 	rec *scenario.Run

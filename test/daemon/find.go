@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"context"
@@ -9,19 +9,19 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/sluice-lb/sluice/test/diff/guest"
 	"github.com/sluice-lb/sluice/test/vm/machine"
 )
 
-// keepalived is one of the programs that sluice is compared with.
-type keepalived struct {
-	guest.Daemon
-	version string
+// Keepalived is one of the programs that sluice is compared with.
+type Keepalived struct {
+	Daemon
+	Version string
 }
 
-// findKeepaliveds turns the words of -keepalived into programs.
-func findKeepaliveds(ctx context.Context, words string) ([]keepalived, error) {
-	var all []keepalived
+// FindKeepaliveds turns words with commas in between into programs: "system", a
+// Debian release, or a path.
+func FindKeepaliveds(ctx context.Context, words string) ([]Keepalived, error) {
+	var all []Keepalived
 	for word := range strings.SplitSeq(words, ",") {
 		argv, err := findKeepalived(ctx, word)
 		if err != nil {
@@ -31,7 +31,7 @@ func findKeepaliveds(ctx context.Context, words string) ([]keepalived, error) {
 		if err != nil {
 			return nil, fmt.Errorf("keepalived %s: %w", word, err)
 		}
-		all = append(all, keepalived{guest.Daemon{Name: "keepalived-" + version, Command: argv}, version})
+		all = append(all, Keepalived{Daemon{Name: "keepalived-" + version, Command: argv}, version})
 	}
 	return all, nil
 }
@@ -77,4 +77,19 @@ func unpackedKeepalived(ctx context.Context, suite string) ([]string, error) {
 	script := `mount --bind "$0" /etc/keepalived && exec "$@"`
 	argv := []string{"unshare", "--mount", "/bin/sh", "-c", script, filepath.Join(root, "etc/keepalived")}
 	return append(append(argv, loader...), filepath.Join(root, "usr/sbin/keepalived")), err
+}
+
+// BuildSluiced builds the daemon of this checkout into a folder, unless another is
+// given, and returns its path.
+func BuildSluiced(ctx context.Context, given, dir string) (string, error) {
+	if given != "" {
+		return filepath.Abs(given)
+	}
+	path := filepath.Join(dir, "sluiced")
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", path, "./cmd/sluiced")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build sluiced: %w\n%s", err, text)
+	}
+	return path, nil
 }
