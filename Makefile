@@ -11,7 +11,7 @@ LDFLAGS  = -s -w -X github.com/sluice-lb/sluice/internal/build.Version=$(VERSION
 # apt installs Debian packages unless the program $(1) is there; lists are updated only then.
 apt = command -v $(1) >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(2) >/dev/null; }
 
-.PHONY: help build test test-unit test-race test-kernel test-diff test-diff-quick test-long lint fuzz cover demo install clean
+.PHONY: help build test test-unit test-race test-kernel test-diff test-diff-quick test-loss test-loss-quick test-long lint fuzz cover demo install clean
 
 help: ## what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,7 +19,7 @@ help: ## what there is to make
 build: ## bin/sluiced and bin/sluice, static
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
-test: test-unit test-race test-kernel test-diff-quick ## everything that must pass: unit, race, kernel and quick differential tests
+test: test-unit test-race test-kernel test-diff-quick test-loss-quick ## everything that must pass: unit, race, kernel, quick differential and quick loss tests
 
 test-unit: ## unit tests (PKG=./...)
 	$(GO) test $(PKG)
@@ -36,6 +36,12 @@ test-diff: ## sluiced against keepalived, all of it (CONFIGS=folder of more conf
 
 test-diff-quick: ## the dozen scenarios of it that are marked as quick
 	$(GO) run ./test/diff -quick -t 10m $(ARGS)
+
+test-loss: ## what operations cost clients, with sluiced and with keepalived (ARGS="-run regexp -v", ARGS=-update)
+	$(GO) run ./test/loss $(ARGS)
+
+test-loss-quick: ## the four or five scenarios of it that are marked as quick
+	$(GO) run ./test/loss -quick -t 10m $(ARGS)
 
 test-long: ## 100,000 runs of scripts that end at their timeout, about ten minutes
 	SLUICE_LONG=1 $(GO) test -count 1 -timeout 30m -v -run TestC05ScriptsThatEndAtTheirTimeout ./internal/checker/misc

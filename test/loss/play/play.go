@@ -1,0 +1,168 @@
+// Package play runs the scenarios of the loss test on a kernel with ip_vs: each in
+// each topology by each actor, in network namespaces of their own, a few at a time.
+// It records what clients lose; package judge says what that means.
+//
+// Decisions that were close:
+//
+//   - Scenarios are Go, not text: they open clients in the middle, wait for states of
+//     the table and roll dice, and what they want is a value that the judge of the
+//     last table and kube-proxy's order need as well.
+//   - A server that "fails" fails its checks only, on a port of their own. What
+//     clients lose was then lost by what was done to the table, not by the server.
+//   - Nothing is run again: a loss that comes one time in ten is what is looked for.
+//     Rates and the number of runs at a time are such that an emulated machine stays
+//     far from the three seconds after which a client gives up.
+package play
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sluice-lb/sluice/internal/testkit"
+	"github.com/sluice-lb/sluice/test/daemon"
+	"github.com/sluice-lb/sluice/test/loss/judge"
+)
+
+// Topologies are how packets reach the servers.
+var Topologies = []string{"NAT", "DR"}
+
+// Plan is what the host asks for.
+type Plan struct {
+	// Scenarios are names.
+	Scenarios  []string `json:"scenarios"`
+	Topologies []string `json:"topologies"`
+	// Daemons are sluice and those that it is measured against.
+	Daemons []daemon.Daemon `json:"daemons"`
+	// Keywords are what sluice knows.
+	Keywords []string `json:"keywords"`
+	// Long and Short are connections, and requests a second, of a run.
+	Long  int `json:"long"`
+	Short int `json:"short"`
+	// Kills is how often a daemon is killed, over all topologies.
+	Kills    int     `json:"kills"`
+	Parallel int     `json:"parallel"`
+	Seed     uint64  `json:"seed"`
+	Seconds  float64 `json:"seconds"`
+}
+
+func (p *Plan) has(keyword string) bool { return slices.Contains(p.Keywords, keyword) }
+
+// KillsIn is the share of a topology.
+func (p *Plan) KillsIn(topology string) int {
+	n := p.Kills / len(p.Topologies)
+	if topology == p.Topologies[0] {
+		n += p.Kills % len(p.Topologies)
+	}
+	return n
+}
+
+// Results are what comes back.
+type Results struct {
+	Kernel string         `json:"kernel"`
+	Runs   []judge.Result `json:"runs"`
+}
+
+// job is one run to be done.
+type job struct {
+	s        *Scenario
+	topology string
+	actor    daemon.Daemon // without a command: kube-proxy's order
+}
+
+// jobs lists the runs of a plan; those that take longest come first.
+func (p *Plan) jobs() (all []job) {
+	first := []string{"kill", "rolling"}
+	for _, long := range []bool{true, false} {
+		for _, s := range Scenarios {
+			if !slices.Contains(p.Scenarios, s.Name) || slices.Contains(first, s.Name) != long {
+				continue
+			}
+			for _, t := range p.Topologies {
+				for _, d := range p.Daemons {
+					all = append(all, job{s, t, d})
+				}
+				if s.Kube {
+					all = append(all, job{s, t, daemon.Daemon{Name: DeleteFirst}})
+				}
+			}
+		}
+	}
+	return all
+}
+
+// modules are loaded before the first run: loading takes an emulated machine long
+// enough to disturb what is measured.
+var modules = []string{"ip_vs", "ip_vs_rr", "ip_vs_wrr", "ip_vs_wlc", "ip_vs_sh", "veth", "bridge"}
+
+// Run carries out the plan; log gets a line for each run.
+func Run(ctx context.Context, p Plan, log io.Writer) (*Results, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(p.Seconds*float64(time.Second)))
+	defer cancel()
+	for _, m := range modules {
+		if out, err := exec.Command("modprobe", m).CombinedOutput(); err != nil && m == "ip_vs" {
+			return nil, fmt.Errorf("modprobe ip_vs: %w: %s", err, out)
+		}
+	}
+	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	if err != nil {
+		return nil, err
+	}
+	results := &Results{Kernel: strings.TrimSpace(string(release))}
+	all := p.jobs()
+	queue := make(chan job)
+	go func() {
+		defer close(queue)
+		for _, j := range all {
+			select {
+			case queue <- j:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for range max(1, p.Parallel) {
+		wg.Go(func() {
+			for j := range queue {
+				res := do(&p, j)
+				mu.Lock()
+				results.Runs = append(results.Runs, res)
+				fmt.Fprintf(log, "%3d/%d %-16s %-3s %-12s %5.1fs long %d/%d short %d/%d %s\n", len(results.Runs), len(all), j.s.Name, j.topology, j.actor.Name,
+					res.Took, res.Long.Lost, res.Long.Opened, res.Short.Lost, res.Short.Opened, strings.Join(res.Problems, "; "))
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	return results, nil
+}
+
+// do does one run.
+func do(p *Plan, j job) judge.Result {
+	begun := time.Now()
+	st := &testkit.Stage{}
+	r := &run{Stage: st, plan: p, s: j.s, rand: rand.New(rand.NewPCG(p.Seed, 1)),
+		res: &judge.Result{Scenario: j.s.Name, Topology: j.topology, Actor: j.actor.Name}}
+	if len(j.actor.Command) == 0 {
+		r.actor = &kube{r: r}
+	} else {
+		r.prog = &program{r: r, d: j.actor}
+		r.actor = r.prog
+	}
+	st.Play(func() { r.play(j.topology) })
+	if len(st.Failures) > 0 && r.prog != nil && r.prog.p != nil {
+		r.prog.keepLog()
+	}
+	r.res.Problems = st.Failures
+	r.res.Took = time.Since(begun).Seconds()
+	return *r.res
+}
