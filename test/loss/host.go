@@ -139,7 +139,8 @@ func (r *report) conclude(o options, out io.Writer) error {
 	r.print(out)
 	if len(errs) > 0 {
 		fmt.Fprintf(out, "logs are in %s\n", o.artifacts)
-	} else if o.update {
+	}
+	if o.update { // of a run that fails too: it is for the one who works on that
 		errs = append(errs, os.WriteFile(pageFile, []byte(r.page()), 0o644))
 	}
 	return errors.Join(errs...)

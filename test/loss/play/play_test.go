@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -138,16 +139,38 @@ func TestCountShort(t *testing.T) {
 	rep := testkit.ShortReport{OK: 90, Losses: map[testkit.Loss]int{testkit.Reset: 2, testkit.Refused: 7, testkit.TimedOut: 1}}
 	const all = "refused 7, reset 2, timeout 1"
 	for _, tt := range []struct {
-		name            string
-		apart, failures bool
-		want            judge.Count
+		name  string
+		s     Scenario
+		apart bool
+		want  judge.Count
 	}{
-		{"all count", false, false, judge.Count{Opened: 100, Lost: 10, How: all}},
-		{"what was cut on a failed server is apart", false, true, judge.Count{Opened: 100, Lost: 8, Apart: 2, How: all}},
-		{"clients that are apart", true, false, judge.Count{Opened: 100, Apart: 10, How: all}},
+		{"all count", Scenario{}, false, judge.Count{Opened: 100, Lost: 10, How: all}},
+		{"what was cut on a failed server is apart", Scenario{Apart: onFailed}, false, judge.Count{Opened: 100, Lost: 8, Apart: 2, How: all}},
+		{"what came while there was no scheduler", Scenario{Apart: schedless}, false, judge.Count{Opened: 100, Lost: 3, Apart: 7, How: all}},
+		{"clients that are apart", Scenario{Apart: byFlush}, true, judge.Count{Opened: 100, Apart: 10, How: all}},
+		{"and those that came after", Scenario{Apart: byFlush}, false, judge.Count{Opened: 100, Lost: 10, How: all}},
 	} {
-		if diff := cmp.Diff(tt.want, countShort(rep, tt.apart, tt.failures)); diff != "" {
+		if diff := cmp.Diff(tt.want, countShort(rep, tt.apart, tt.s.shortApart())); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
+	}
+}
+
+// A run is void for what the witnesses saw alone.
+func TestVoid(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		lost  int
+		worst time.Duration
+		want  string
+	}{
+		{0, 60 * time.Millisecond, ""},
+		{0, tooLate, ""},
+		{0, 2 * time.Second, "the machine stood still for 2s"},
+		{1, 0, "1 of 8 connections past the virtual server were lost too"},
+	} {
+		if got := void(tt.lost, tt.worst); got != tt.want {
+			t.Errorf("%d lost, %v late: %q, want %q", tt.lost, tt.worst, got, tt.want)
 		}
 	}
 }

@@ -35,6 +35,7 @@ type run struct {
 	dir, conf string
 	now       Conf
 
+	pulse  *pulse
 	longs  []held[*testkit.Long]
 	shorts []held[*testkit.Short]
 	failed map[string]bool // names of servers whose checks have failed
@@ -63,6 +64,7 @@ func (r *run) play(topology string) {
 	r.conf = filepath.Join(r.dir, "keepalived.conf")
 	r.failed = map[string]bool{}
 	r.build(topology)
+	r.pulse = newPulse(r, r.top.Client, r.top.Backends[len(r.top.Backends)-1])
 	r.write(r.s.Conf)
 	r.actor.start()
 	r.in(r.all()...)
@@ -96,6 +98,9 @@ func (r *run) build(topology string) {
 	}
 	if len(front) > 0 {
 		r.top.Director.IP(r, front...)
+	}
+	if topology == "NAT" { // for the pulse; in DR there is such a route
+		r.top.Client.IP(r, "route add 10.0.0.0/24 via 192.0.2.1")
 	}
 	for _, b := range r.top.Backends {
 		if len(lo) > 0 && topology == "DR" {
@@ -263,8 +268,9 @@ func (r *run) finish() {
 		l.client.Abort()
 	}
 	for _, s := range r.shorts {
-		r.res.Short = r.res.Short.Add(countShort(s.client.Close(), s.apart, r.s.failures()))
+		r.res.Short = r.res.Short.Add(countShort(s.client.Close(), s.apart, r.s.shortApart()))
 	}
+	r.pulse.stop() // what the kernel has yet to forget may take its time
 	if r.res.Actor == daemon.Sluice {
 		r.end()
 	}
@@ -287,14 +293,11 @@ func countLong(rep testkit.LongReport, apart, failures bool, failed map[string]b
 	return c
 }
 
-// countShort splits the losses. A request does not tell where it was when it was
-// lost. Where servers fail, one that was reset was under way on such a server: one
-// that found no server is refused, and one that found a bad one goes unanswered.
-func countShort(rep testkit.ShortReport, apart, failures bool) judge.Count {
+// countShort splits the losses: those of the kinds given are apart.
+func countShort(rep testkit.ShortReport, apart bool, kinds []testkit.Loss) judge.Count {
 	c := judge.Count{Opened: rep.OK + rep.Lost(), Lost: rep.Lost(), How: how(rep.Losses)}
-	if failures {
-		n := rep.Losses[testkit.Reset] + rep.Losses[testkit.Closed]
-		c.Lost, c.Apart = c.Lost-n, n
+	for _, k := range kinds {
+		c.Lost, c.Apart = c.Lost-rep.Losses[k], c.Apart+rep.Losses[k]
 	}
 	if apart {
 		c.Lost, c.Apart = 0, rep.Lost()
