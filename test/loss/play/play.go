@@ -64,6 +64,21 @@ func (p *Plan) KillsIn(topology string) int {
 	return n
 }
 
+// killsAtATime is how often one run kills: one that is void costs no more than that.
+const killsAtATime = 20
+
+// parts splits what a scenario does in a topology into runs, by how often each kills.
+func (p *Plan) parts(s *Scenario, topology string) []int {
+	if !s.kills {
+		return []int{0}
+	}
+	var all []int
+	for rest := p.KillsIn(topology); rest > 0; rest -= killsAtATime {
+		all = append(all, min(rest, killsAtATime))
+	}
+	return all
+}
+
 // Results are what comes back.
 type Results struct {
 	Kernel string         `json:"kernel"`
@@ -75,6 +90,8 @@ type job struct {
 	s        *Scenario
 	topology string
 	actor    daemon.Daemon // without a command: kube-proxy's order
+	kills    int
+	seed     uint64
 }
 
 // jobs lists the runs of a plan; those that take longest come first.
@@ -86,11 +103,14 @@ func (p *Plan) jobs() (all []job) {
 				continue
 			}
 			for _, t := range p.Topologies {
-				for _, d := range p.Daemons {
-					all = append(all, job{s, t, d})
-				}
+				actors := p.Daemons
 				if s.Kube {
-					all = append(all, job{s, t, daemon.Daemon{Name: DeleteFirst}})
+					actors = append(slices.Clip(actors), daemon.Daemon{Name: DeleteFirst})
+				}
+				for i, n := range p.parts(s, t) {
+					for _, d := range actors {
+						all = append(all, job{s, t, d, n, p.Seed + uint64(i)})
+					}
 				}
 			}
 		}
@@ -143,7 +163,25 @@ func Run(ctx context.Context, p Plan, log io.Writer) (*Results, error) {
 		})
 	}
 	wg.Wait()
+	results.Runs = merge(results.Runs)
 	return results, nil
+}
+
+// merge puts the parts of what one actor did together.
+func merge(parts []judge.Result) (all []judge.Result) {
+	for _, p := range parts {
+		i := slices.IndexFunc(all, func(r judge.Result) bool {
+			return r.Scenario == p.Scenario && r.Topology == p.Topology && r.Actor == p.Actor
+		})
+		if i < 0 {
+			all = append(all, p)
+			continue
+		}
+		r := &all[i]
+		r.Long, r.Short, r.Took = r.Long.Add(p.Long), r.Short.Add(p.Short), r.Took+p.Took
+		r.Problems, r.Log = append(r.Problems, p.Problems...), append(r.Log, p.Log...)
+	}
+	return all
 }
 
 // attempts is how often a run is done whose measurement was void.
@@ -168,7 +206,7 @@ func do(ctx context.Context, p *Plan, j job) judge.Result {
 func once(p *Plan, j job) (judge.Result, string) {
 	begun := time.Now()
 	st := &testkit.Stage{}
-	r := &run{Stage: st, plan: p, s: j.s, rand: rand.New(rand.NewPCG(p.Seed, 1)),
+	r := &run{Stage: st, plan: p, s: j.s, kills: j.kills, rand: rand.New(rand.NewPCG(j.seed, 1)),
 		res: &judge.Result{Scenario: j.s.Name, Topology: j.topology, Actor: j.actor.Name}}
 	if len(j.actor.Command) == 0 {
 		r.actor = &kube{r: r}

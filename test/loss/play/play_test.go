@@ -192,7 +192,31 @@ func TestJobs(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+	p.Kills = 2*killsAtATime + 20 + 3
+	var parts []int
+	for _, j := range p.jobs() {
+		if j.s.Name == "kill" && j.topology == "NAT" && j.actor.Name == Keepalived {
+			parts = append(parts, j.kills)
+		}
+	}
+	if diff := cmp.Diff([]int{killsAtATime, 12}, parts); diff != "" {
+		t.Errorf("parts (-want +got):\n%s", diff)
+	}
+	p.Kills = 5
 	if a, b := p.KillsIn("NAT"), p.KillsIn("DR"); a != 3 || b != 2 {
 		t.Errorf("kills are shared out as %d and %d", a, b)
+	}
+}
+
+func TestMerge(t *testing.T) {
+	t.Parallel()
+	of := func(actor string, lost int, problems ...string) judge.Result {
+		return judge.Result{Scenario: "kill", Topology: "NAT", Actor: actor, Long: judge.Count{Opened: 30, Lost: lost}, Problems: problems, Took: 1}
+	}
+	got := merge([]judge.Result{of("a", 1), of("b", 0), of("a", 2, "bad")})
+	want := []judge.Result{of("a", 3, "bad"), of("b", 0)}
+	want[0].Long.Opened, want[0].Took = 60, 2
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -18,6 +18,7 @@ type pulse struct {
 	done    chan struct{}
 	wg      sync.WaitGroup
 	worst   time.Duration // between two beats
+	lost    int           // of control
 }
 
 const (
@@ -58,6 +59,9 @@ func (p *pulse) stop() {
 	case <-p.done:
 	default:
 		close(p.done)
+		if p.control != nil {
+			p.lost = p.control.Report().Lost()
+		}
 	}
 	p.wg.Wait()
 }
@@ -65,11 +69,7 @@ func (p *pulse) stop() {
 // void ends the watch and says why what was measured is void, "" if it is not.
 func (p *pulse) void() string {
 	p.stop()
-	lost := 0
-	if p.control != nil {
-		lost = p.control.Report().Lost()
-	}
-	return void(lost, p.worst)
+	return void(p.lost, p.worst)
 }
 
 func void(lost int, worst time.Duration) string {

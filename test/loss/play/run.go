@@ -27,6 +27,7 @@ type run struct {
 	prog  *program // the actor, where it is a daemon
 	res   *judge.Result
 	rand  *rand.Rand
+	kills int
 
 	top    *testkit.Topology
 	checks []*testkit.HTTPServer
