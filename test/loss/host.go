@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -141,7 +142,11 @@ func (r *report) conclude(o options, out io.Writer) error {
 		fmt.Fprintf(out, "logs are in %s\n", o.artifacts)
 	}
 	if o.update { // of a run that fails too: it is for the one who works on that
-		errs = append(errs, os.WriteFile(pageFile, []byte(r.page()), 0o644))
+		old, err := os.ReadFile(pageFile)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		errs = append(errs, os.WriteFile(pageFile, []byte(r.page(string(old))), 0o644))
 	}
 	return errors.Join(errs...)
 }

@@ -85,7 +85,7 @@ func made(change func(*judge.Result)) *report {
 
 func TestPage(t *testing.T) {
 	t.Parallel()
-	page := made(nil).page()
+	page := made(nil).page("")
 	for _, want := range []string{
 		"on Linux 6.1, by sluiced, by keepalived 2.2.7", "## Through NAT\n",
 		"| a server fails and recovers | **0** of 30 (+10 apart) | **0** of 50 | 20 of 30 (+10 apart) | 0 of 51 | | |\n",
@@ -96,6 +96,24 @@ func TestPage(t *testing.T) {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q:\n%s", want, page)
 		}
+	}
+}
+
+// TestPageKeepsRows: what did not run stays, below its own heading, and is not taken
+// for another scenario's whose title begins alike.
+func TestPageKeepsRows(t *testing.T) {
+	t.Parallel()
+	old := made(nil).page("")
+	again := made(nil)
+	again.runs = again.runs[2:4] // the kills alone
+	again.runs[0].Long.Opened = 31
+	page := again.page(old)
+	want := strings.Replace(old, "4 times | **0** of 30", "4 times | **0** of 31", 1)
+	if page != want {
+		t.Errorf("got\n%s\nwant\n%s", page, want)
+	}
+	if n := strings.Count(old, "| "+notMeasured+" |"); n != 2*len(play.Scenarios)-3 {
+		t.Errorf("%d rows are not measured of %d", n, 2*len(play.Scenarios))
 	}
 }
 
@@ -140,7 +158,7 @@ func TestConclude(t *testing.T) {
 			}
 		})
 	}
-	lossy := made(func(r *judge.Result) { r.Long.Lost = 1 }).page()
+	lossy := made(func(r *judge.Result) { r.Long.Lost = 1 }).page("")
 	if strings.Contains(lossy, "**0** of 30 ") {
 		t.Errorf("a loss is in bold:\n%s", lossy)
 	}
@@ -156,8 +174,7 @@ func TestPageHoldsTheScenarios(t *testing.T) {
 	}
 	chosen, _ := choose(options{run: regexp.MustCompile("")}, nil)
 	for _, s := range chosen {
-		row := regexp.MustCompile(`(?m)^\| ` + regexp.QuoteMeta(s.Title) + `(, \d+ times)? \|`)
-		if n := len(row.FindAll(b, -1)); n != len(play.Topologies) {
+		if n := len(rowOf(s).FindAll(b, -1)); n != len(play.Topologies) {
 			t.Errorf("%s has %q in %d of %d tables; run: make test-loss ARGS=-update", pageFile, s.Title, n, len(play.Topologies))
 		}
 	}

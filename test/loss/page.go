@@ -88,20 +88,26 @@ const pageHead = `# What operations cost
 
 Each operation was carried out under load on Linux %s, by sluiced, by keepalived %s on the same file and by the same
 steps, and, where it makes a difference, in the order in which kube-proxy changes the table: %d long-lived
-connections that exchange a line every tenth of a second, and %d short requests a second. The numbers are those of
-one run, on an emulated machine. Cells hold what was lost of what was opened.
+connections that exchange a line every tenth of a second, and %d short requests a second. The numbers of a
+row are those of one run, on an emulated machine. Cells hold what was lost of what was opened.
 `
 
 var topologyNames = map[string]string{"NAT": "Through NAT", "DR": "Through direct routing"}
 
-// page makes the whole document.
-func (r *report) page() string {
+// page makes the whole document. Rows of what did not take part in this run are taken
+// over from the old one.
+func (r *report) page(old string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, pageHead, shortKernel(r.kernel), r.version, r.plan.Long, r.plan.Short)
-	for _, topology := range r.plan.Topologies {
-		fmt.Fprintf(&b, "\n## %s\n\n| operation | sluice, long-lived | short | keepalived, long-lived | short | delete first, long-lived | short |\n|---|---|---|---|---|---|---|\n", topologyNames[topology])
-		for _, s := range r.scenarios {
+	for _, topology := range play.Topologies {
+		heading := "\n## " + topologyNames[topology] + "\n"
+		b.WriteString(heading + "\n| operation | sluice, long-lived | short | keepalived, long-lived | short | delete first, long-lived | short |\n|---|---|---|---|---|---|---|\n")
+		for _, s := range play.Scenarios {
 			runs := r.of(s.Name, topology)
+			if len(runs) == 0 {
+				b.WriteString(oldRow(old, heading, s))
+				continue
+			}
 			fmt.Fprintf(&b, "| %s |", r.title(s, topology))
 			for _, actor := range actors {
 				b.WriteString(cells(find(runs, actor), actor == daemon.Sluice))
@@ -110,7 +116,7 @@ func (r *report) page() string {
 		}
 	}
 	b.WriteString("\n## Counted apart\n\n")
-	for _, s := range r.scenarios {
+	for _, s := range play.Scenarios {
 		if s.Apart != "" {
 			fmt.Fprintf(&b, "- %s: what was lost %s.\n", s.Title, s.Apart)
 		}
@@ -118,6 +124,24 @@ func (r *report) page() string {
 	b.WriteString("\n" + strings.TrimSpace(notes) + "\n")
 	return b.String()
 }
+
+// rowOf matches a scenario's row of the page.
+func rowOf(s *play.Scenario) *regexp.Regexp {
+	return regexp.MustCompile(`(?m)^\| ` + regexp.QuoteMeta(s.Title) + `(, \d+ times)? \|.*\n`)
+}
+
+// oldRow is the row of a scenario below a heading of the old page.
+func oldRow(old, heading string, s *play.Scenario) string {
+	_, rest, _ := strings.Cut(old, heading)
+	rest, _, _ = strings.Cut(rest, "\n## ")
+	if row := rowOf(s).FindString(rest + "\n"); row != "" {
+		return row
+	}
+	return fmt.Sprintf("| %s | %s | | | | | |\n", s.Title, notMeasured)
+}
+
+// notMeasured stands where no run has been.
+const notMeasured = "not measured yet"
 
 // title is the scenario's, with how often it was done where that depends.
 func (r *report) title(s *play.Scenario, topology string) string {
