@@ -292,3 +292,26 @@ func TestClassify(t *testing.T) {
 		}
 	}
 }
+
+// TestKernelMixedServer: one port serves both kinds of clients, and a check that
+// connects only.
+func TestKernelMixedServer(t *testing.T) {
+	Kernel(t)
+	ns := NewNS(t, "b1")
+	NewMixed(t, ns, "127.0.0.1:80")
+	c, err := ns.Dial(t.Context(), "tcp", "127.0.0.1:80")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	long := OpenLong(t, ns, "127.0.0.1:80", 3)
+	short := StartShort(t, ns, "127.0.0.1:80", 20)
+	short.Await(t, 5)
+	long.Settle(t)
+	if r := long.Report(); r.KeptBy["b1"] != 3 {
+		t.Errorf("long-lived: %s", r)
+	}
+	if r := short.Close(); r.By["b1"] < 5 || r.Lost() > 0 {
+		t.Errorf("short: %s, first error %v", r, r.FirstErr)
+	}
+}

@@ -60,6 +60,9 @@ func (r *report) print(out io.Writer) {
 			for _, actor := range actors {
 				if run := find(r.of(s.Name, topology), actor); run != nil {
 					fmt.Fprintf(out, "%-3s %-16s %-12s long-lived %-22s short %-22s %s\n", topology, s.Name, actor, cell(run.Long), cell(run.Short), losses(run))
+					for _, why := range run.Voids {
+						fmt.Fprintf(out, "    an attempt was void: %s\n", why)
+					}
 				}
 			}
 		}

@@ -37,7 +37,9 @@ type Result struct {
 	// about, a process that ended, a table that is not as it should be at the end.
 	Problems []string `json:"problems"`
 	Log      []string `json:"log"`
-	Took     float64  `json:"took"`
+	// Voids are why attempts before this one do not count.
+	Voids []string `json:"voids"`
+	Took  float64  `json:"took"`
 }
 
 // Rules are what a scenario demands.

@@ -90,6 +90,10 @@ type place struct {
 // that what is lost elsewhere was lost by the table.
 const checkPort = 8080
 
+// checkTimeout is long: a check that fails here is refused, at once, and an answer that
+// comes late on a busy machine is not what is measured.
+const checkTimeout = 15
+
 // text writes the configuration as keepalived reads it.
 func (c Conf) text(at place) string {
 	var b strings.Builder
@@ -142,9 +146,9 @@ func (p Pool) write(b *strings.Builder, i int, at place) {
 	for _, s := range p.Servers {
 		line("real_server %v 80 {\n        weight %d", at.server(s.N), s.Weight)
 		if p.HTTP {
-			line("    HTTP_GET {\n            url {\n                path /\n                status_code 200\n            }\n            connect_port %d\n            connect_timeout 3\n            retry 1\n            delay_before_retry 1\n        }", checkPort)
+			line("    HTTP_GET {\n            url {\n                path /\n                status_code 200\n            }\n            connect_port %d\n            connect_timeout %d\n            retry 1\n            delay_before_retry 1\n        }", checkPort, checkTimeout)
 		} else {
-			line("    TCP_CHECK {\n            connect_port %d\n            connect_timeout 3\n            retry 1\n            delay_before_retry 1\n        }", checkPort)
+			line("    TCP_CHECK {\n            connect_port %d\n            connect_timeout %d\n            retry 1\n            delay_before_retry 1\n        }", checkPort, checkTimeout)
 		}
 		if p.Track == s.N {
 			line("    FILE_CHECK {\n            track_file maintenance\n        }")

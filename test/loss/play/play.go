@@ -179,7 +179,7 @@ func merge(parts []judge.Result) (all []judge.Result) {
 		}
 		r := &all[i]
 		r.Long, r.Short, r.Took = r.Long.Add(p.Long), r.Short.Add(p.Short), r.Took+p.Took
-		r.Problems, r.Log = append(r.Problems, p.Problems...), append(r.Log, p.Log...)
+		r.Problems, r.Log, r.Voids = append(r.Problems, p.Problems...), append(r.Log, p.Log...), append(r.Voids, p.Voids...)
 	}
 	return all
 }
@@ -190,11 +190,14 @@ const attempts = 4
 // do does one run, and does it again while the machine was not fit for it. What was
 // lost on a machine that was fit counts, however seldom it comes.
 func do(ctx context.Context, p *Plan, j job) judge.Result {
+	var voids []string
 	for n := 1; ; n++ {
 		res, why := once(p, j)
+		res.Voids = voids
 		if why == "" {
 			return res
 		}
+		voids = append(voids, why)
 		if n == attempts || ctx.Err() != nil {
 			res.Problems = append(res.Problems, fmt.Sprintf("void after %d attempts: %s; -parallel, -long and -short make it easier for the machine", n, why))
 			return res
