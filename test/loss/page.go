@@ -91,7 +91,7 @@ const pageHead = `# What operations cost
 
 Each operation was carried out under load on Linux %s, by sluiced, by keepalived %s on the same file and by the same
 steps, and, where it makes a difference, in the order in which kube-proxy changes the table: %d long-lived
-connections that exchange a line every tenth of a second, and %d short requests a second. The numbers of a
+connections that exchange a line every tenth of a second, and at most %d short requests a second. The numbers of a
 row are those of one run, on an emulated machine. Cells hold what was lost of what was opened.
 `
 
