@@ -99,6 +99,7 @@ func (r *run) build(topology string) {
 	}
 	if len(front) > 0 {
 		r.top.Director.IP(r, front...)
+		r.top.Client.IP(r, r.sources()...)
 	}
 	if topology == "NAT" { // for the pulse; in DR there is such a route
 		r.top.Client.IP(r, "route add 10.0.0.0/24 via 192.0.2.1")
@@ -110,6 +111,17 @@ func (r *run) build(topology string) {
 		testkit.NewMixed(r, b.NS, ":80")
 		r.checks = append(r.checks, testkit.NewHTTP(r, b.NS, fmt.Sprintf(":%d", checkPort)))
 	}
+}
+
+// sources gives the client an address for each virtual one. A kernel may use one port
+// for connections to two addresses; masquerading leaves it as it is, so that both could
+// look alike to a server that stands behind both, and one would be reset.
+func (r *run) sources() (commands []string) {
+	for v := 1; v < r.addresses(); v++ {
+		commands = append(commands, fmt.Sprintf("address add 192.0.2.%d/32 dev eth0", 100+v),
+			fmt.Sprintf("route add %s/32 dev eth0 src 192.0.2.%d", vipOf(v), 100+v))
+	}
+	return commands
 }
 
 // addresses counts the virtual addresses of the first configuration.
