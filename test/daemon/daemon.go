@@ -33,7 +33,7 @@ func Socket(dir string) string { return filepath.Join(dir, "sluice.sock") }
 func (d Daemon) Argv(dir, conf string, more ...string) []string {
 	argv := slices.Clone(d.Command)
 	if d.Name == Sluice {
-		return append(append(argv, "-f", conf, "--socket", Socket(dir)), more...)
+		return append(append(argv, "-f", conf, "--socket", Socket(dir), "--state-dir", filepath.Join(dir, "state")), more...)
 	}
 	argv = append(argv, "-C", "-n", "-l", "-D", "-f", conf)
 	// Another that runs is found by these files, that of BFD included.

@@ -53,9 +53,13 @@ func (r *run) start(file string) string {
 	return "never gets ready"
 }
 
-// argv is the command line.
+// argv is the command line. Each start is one without a past, as keepalived's is.
 func (r *run) argv(file string) []string {
-	return r.d.Argv(r.dir, filepath.Join(r.dir, file), r.args()...)
+	more := r.args()
+	if r.d.Name == Sluice {
+		more = append([]string{"--state-dir="}, more...)
+	}
+	return r.d.Argv(r.dir, filepath.Join(r.dir, file), more...)
 }
 
 // args are those that the scenario adds.
