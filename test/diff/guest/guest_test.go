@@ -154,7 +154,7 @@ func TestNetwork(t *testing.T) {
 
 func TestArguments(t *testing.T) {
 	t.Parallel()
-	want := []string{"prog", "arg", "-f", "/run/tmp/d1/a.conf", "--socket", "/run/tmp/d1/sluice.sock", "--state-dir=", "--observe", "d1"}
+	want := []string{"prog", "arg", "-f", "/run/tmp/d1/a.conf", "--socket", "/run/tmp/d1/sluice.sock", "--state-dir", "/run/tmp/d1/state", "--state-dir=", "--observe", "d1"}
 	if diff := cmp.Diff(want, testRun(t, Sluice, addresses).argv("a.conf")); diff != "" {
 		t.Errorf("sluice (-want +got):\n%s", diff)
 	}
