@@ -175,6 +175,23 @@ func TestD01RemovedByReloadDrains(t *testing.T) {
 	r.wantOps("del 1")
 }
 
+// TestD05PersistenceTemplatesAreNotWaitedFor: with expire_quiescent_template, which
+// the daemon sets, a template does not lead its client to weight 0, so that what it
+// counts keeps no drain alive; connections do.
+func TestD05PersistenceTemplatesAreNotWaitedFor(t *testing.T) {
+	persistent := func(active uint32) ipvs.Counters { return ipvs.Counters{Active: active, Persistent: 7} }
+	r := newRig(t, trust, vsOf(1, 2))
+	r.must(r.table.SetCounters(svcKey(), destKey(1), persistent(1)))
+	r.ops()
+	r.reload(trust, vsOf(2))
+	r.wantOps("set 1:0")
+	r.tick(time.Minute)
+	r.wantOps()
+	r.must(r.table.SetCounters(svcKey(), destKey(1), persistent(0)))
+	r.tick(time.Minute)
+	r.wantOps("del 1")
+}
+
 func TestIdleServerRemovedByReloadGoesAtOnce(t *testing.T) {
 	r := newRig(t, trust, vsOf(1, 2))
 	r.ops()

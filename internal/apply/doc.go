@@ -65,6 +65,10 @@
 // that the kernel still leads to it: by an entry in TIME_WAIT whose port is used
 // again, or by a persistence template. That is told once, with the sysctl.
 //
+// Templates themselves are not waited for: with expire_quiescent_template, which the
+// daemon sets unless told not to, they do not lead to weight 0, and with timeouts of
+// hours no drain would end.
+//
 // # Whose it is
 //
 // Ours is what is configured, what Replace saw go, and what an earlier process had

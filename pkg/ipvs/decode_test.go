@@ -158,7 +158,9 @@ func TestDecodeService(t *testing.T) {
 	}
 }
 
-func TestDecodeDestination(t *testing.T) {
+// TestD14DecodeDestination: a destination without a family, as old kernels send it, has
+// its service's, whatever its bytes look like.
+func TestD14DecodeDestination(t *testing.T) {
 	dest := func(f func(e *netlink.AttributeEncoder)) []byte {
 		return encodeAnswer(t, func(e *netlink.AttributeEncoder) { nest(e, attrDest, f) })
 	}
