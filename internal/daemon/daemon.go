@@ -183,7 +183,7 @@ func newDaemon(opts Options, cfg *config.Config, found diag.List) (*daemon, erro
 			return nil, errors.Join(fmt.Errorf("control socket: %w", err), d.store.close())
 		}
 		c.Log, c.Status, c.StatusForeign, c.Reload, c.Handover = d.log, d.engine.Status, d.engine.StatusForeign, d.reload, d.handover
-		c.Operate, c.Overrides = d.engine.Operate, d.engine.Overrides
+		c.Operate, c.Overrides = d.operate, d.engine.Overrides
 		d.control = c
 	}
 	return d, nil

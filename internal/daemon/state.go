@@ -103,6 +103,19 @@ func (d *daemon) handover(ctx context.Context) (control.Handover, error) {
 	return h, nil
 }
 
+// operate carries out an operator's command. It is on the disk before it is
+// acknowledged; if it cannot be written it is in force all the same.
+func (d *daemon) operate(ctx context.Context, c engine.Command) ([]engine.Override, error) {
+	done, err := d.engine.Operate(ctx, c)
+	if err != nil || d.store == nil {
+		return done, err
+	}
+	if err := d.store.writer.Flush(); err != nil {
+		d.log.Error("An operator's command is in force and could not be saved: a restart would forget it", "err", err)
+	}
+	return done, nil
+}
+
 func drains(services []engine.Service) (n int) {
 	for _, s := range services {
 		for _, dest := range s.Destinations {

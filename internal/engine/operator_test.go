@@ -333,12 +333,16 @@ func TestOrdersSurviveARestart(t *testing.T) {
 			{Verb: VerbDrain, RS: "10.0.0.2", VS: "192.0.2.1", Force: true},
 			{Verb: VerbUndrain, RS: "10.0.0.2", VS: "192.0.2.1"},
 		} {
+			n := len(r.state.times())
 			if err := r.operate(c); err != nil {
 				t.Fatal(err)
 			}
+			// What was acknowledged is saved, however soon the process is killed.
+			if len(r.state.times()) != n+1 {
+				t.Errorf("%s %s: not handed out to be saved", c.Verb, c.RS)
+			}
 		}
 		r.want("1:0 2:7 3:0")
-		r.pass(time.Minute)
 		r.crash()
 		r.lose()
 		r.start(conf(1, 2, 3))
@@ -346,7 +350,7 @@ func TestOrdersSurviveARestart(t *testing.T) {
 		if os, err := r.e.Overrides(t.Context()); err != nil || len(os) != 3 || os[0].Who != "alice" || os[0].Reason != "kernel" {
 			t.Errorf("%+v, %v", os, err)
 		}
-		r.pass(2 * time.Minute)
+		r.pass(4 * time.Minute)
 		r.want("1:0 2:7 3:1")
 		r.crash()
 		r.start(conf(1, 2, 3))

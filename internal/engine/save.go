@@ -50,9 +50,11 @@ func (e *Engine) saveNow(now time.Time) {
 	e.opts.Save(e.survives(now))
 }
 
-// setOperator replaces the part of the state that is the operators' commands'.
+// setOperator replaces the part of the state that is the operators' commands', and
+// has it handed out at the end of this very turn: an order that was acknowledged must
+// not be forgotten by a crash a moment later.
 func (e *Engine) setOperator(section json.RawMessage) {
-	e.operator, e.saving.due = section, true
+	e.operator, e.saving = section, saving{due: true}
 }
 
 // survives makes the state of this moment. Nothing in it is shared with the loop.
