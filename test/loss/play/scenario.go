@@ -150,6 +150,9 @@ var Scenarios = []*Scenario{
 		r.in(1, 2, 3)
 		r.settle()
 	}},
+	{Name: "handover", Title: "sluice handover and the new process, three times; keepalived: stop and start", Servers: 3, Conf: conf(with(1, 2, 3)), Costs: keepalivedCosts, play: handover},
+	{Name: "order", Title: "maintenance by sluice drain, with a kill -9 in between, and back; keepalived: weight 0 and back by reloads", Servers: 3, Conf: conf(with(1, 2, 3)), play: order},
+	{Name: "state", Title: "kill -9 while a server is down, and start: the state file gone, damaged, from the future", Servers: 3, Conf: conf(inhibited(with(1, 2, 3))), play: stateLost},
 	{Name: "kill", Title: "kill -9 at random moments, and start", Quick: true, Servers: 3, Conf: conf(inhibited(with(1, 2, 3))), kills: true, play: kills},
 	{Name: "flush", Title: "ipvsadm -C behind its back", Needs: "reconcile_interval", Servers: 3, Conf: conf(with(1, 2, 3)), Apart: byFlush, Costs: keepalivedCosts, play: flush},
 	{Name: "shared", Title: "two services share servers; one leaves the first, another fails", Servers: 4, Conf: conf(inhibited(with(1, 2, 3)), at(inhibited(with(2, 3, 4)), 1)), Costs: keepalivedCosts, play: func(r *run) {
