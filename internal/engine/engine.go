@@ -59,7 +59,8 @@ type Options struct {
 	// Saved is what an earlier process left; nil for nothing.
 	Saved *state.State
 	// Save takes what is to survive this one, on the loop's goroutine: at most once a
-	// second, and at the end. It must not block. nil for nobody.
+	// second, but at once for an operator's command, and at the end. It must not block.
+	// nil for nobody.
 	Save func(*state.State)
 	// Draining is told how a stop that drains gets on, and how long it may still
 	// take. nil for nobody.

@@ -21,6 +21,7 @@ import (
 
 	"github.com/sluice-lb/sluice/internal/checker"
 	"github.com/sluice-lb/sluice/internal/config"
+	"github.com/sluice-lb/sluice/internal/testkit"
 )
 
 func TestMain(m *testing.M) {
@@ -39,40 +40,10 @@ func TestMain(m *testing.M) {
 // HTTP_GET of it with one url "/".
 func serve(t testing.TB, addr string, handle func(net.Conn)) *config.Checker {
 	t.Helper()
-	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		t.Skipf("listen on %s: %v", addr, err)
-	}
-	var conns sync.WaitGroup
-	var mu sync.Mutex
-	var open []net.Conn
-	conns.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			mu.Lock()
-			open = append(open, c)
-			mu.Unlock()
-			conns.Go(func() {
-				defer c.Close()
-				handle(c)
-			})
-		}
-	})
-	t.Cleanup(func() {
-		l.Close()
-		mu.Lock()
-		for _, c := range open {
-			c.Close()
-		}
-		mu.Unlock()
-		conns.Wait()
-	})
+	target := testkit.Serve(t, addr, handle)
 	return &config.Checker{
 		Kind: config.HTTPGet,
-		Conn: config.Connection{Target: netip.MustParseAddrPort(l.Addr().String()), Timeout: 5 * time.Second},
+		Conn: config.Connection{Target: target, Timeout: 5 * time.Second},
 		HTTP: &config.HTTP{URLs: []config.URL{get("/")}},
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/netip"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -16,46 +15,17 @@ import (
 
 	"github.com/sluice-lb/sluice/internal/checker"
 	"github.com/sluice-lb/sluice/internal/config"
+	"github.com/sluice-lb/sluice/internal/testkit"
 )
 
 // serve runs handle for each connection to a listener on addr and returns an
 // SMTP_CHECK of it.
 func serve(t testing.TB, addr string, handle func(net.Conn)) *config.Checker {
 	t.Helper()
-	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		t.Skipf("listen on %s: %v", addr, err)
-	}
-	var conns sync.WaitGroup
-	var mu sync.Mutex
-	var open []net.Conn
-	conns.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			mu.Lock()
-			open = append(open, c)
-			mu.Unlock()
-			conns.Go(func() {
-				defer c.Close()
-				handle(c)
-			})
-		}
-	})
-	t.Cleanup(func() {
-		l.Close()
-		mu.Lock()
-		for _, c := range open {
-			c.Close()
-		}
-		mu.Unlock()
-		conns.Wait()
-	})
+	target := testkit.Serve(t, addr, handle)
 	return &config.Checker{
 		Kind: config.SMTPCheck,
-		Conn: config.Connection{Target: netip.MustParseAddrPort(l.Addr().String()), Timeout: 5 * time.Second},
+		Conn: config.Connection{Target: target, Timeout: 5 * time.Second},
 		SMTP: &config.SMTP{Helo: config.DefaultHelo},
 	}
 }
