@@ -114,31 +114,20 @@ func Outs(counts []Count, begun int64, n int) (seconds []float64) {
 	return seconds
 }
 
-// Steady says whether the marginal costs between neighbouring sizes stay within a
-// part of their median: a cost that grows faster than its cause shows as a slope
-// that rises. Points are taken in the order of x.
-func Steady(points []Point, part float64) (worst float64, ok bool) {
-	slopes := Slopes(points)
-	if len(slopes) == 0 {
-		return math.NaN(), false
-	}
-	m := Median(slopes)
-	for _, s := range slopes {
-		worst = max(worst, math.Abs(s/m-1))
-	}
-	return worst, worst <= part
-}
+// Point is what all of a size costs.
+type Point struct{ Size, Cost float64 }
 
-// Point is a cost at a size.
-type Point struct{ X, Y float64 }
-
-// Slopes are the costs of one more between neighbouring sizes.
-func Slopes(points []Point) (all []float64) {
-	p := slices.SortedFunc(slices.Values(points), func(a, b Point) int { return cmp.Compare(a.X, b.X) })
-	for i := 1; i < len(p); i++ {
-		if p[i].X > p[i-1].X {
-			all = append(all, (p[i].Y-p[i-1].Y)/(p[i].X-p[i-1].X))
-		}
+// Growth is how much dearer one of a larger size is than one of a smaller size, at
+// worst: 1 where the whole grows in proportion or less. NaN of fewer than two sizes.
+func Growth(points []Point) float64 {
+	p := slices.SortedFunc(slices.Values(points), func(a, b Point) int { return cmp.Compare(a.Size, b.Size) })
+	if len(p) < 2 {
+		return math.NaN()
 	}
-	return all
+	worst, least := 1.0, p[0].Cost/p[0].Size
+	for _, q := range p[1:] {
+		each := q.Cost / q.Size
+		worst, least = max(worst, each/least), min(least, each)
+	}
+	return worst
 }

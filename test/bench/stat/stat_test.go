@@ -126,17 +126,22 @@ func TestOutsAreCountedOneByOne(t *testing.T) {
 	}
 }
 
-func TestSteady(t *testing.T) {
+func TestGrowth(t *testing.T) {
 	t.Parallel()
-	line := []stat.Point{{X: 1000, Y: 45}, {X: 100, Y: 9}, {X: 10000, Y: 405}, {X: 30000, Y: 1205}}
-	if worst, ok := stat.Steady(line, 0.2); !ok || worst > 1e-9 {
-		t.Errorf("a line with a fixed cost is %v off", worst)
+	near := func(a, b float64) bool { return math.Abs(a-b) < 1e-9 }
+	line := []stat.Point{{Size: 1000, Cost: 45}, {Size: 100, Cost: 9}, {Size: 10000, Cost: 405}, {Size: 30000, Cost: 1205}}
+	if g := stat.Growth(line); g != 1 {
+		t.Errorf("a line with a fixed cost grows by %v", g)
 	}
-	square := []stat.Point{{X: 100, Y: 1}, {X: 1000, Y: 100}, {X: 10000, Y: 10000}}
-	if worst, ok := stat.Steady(square, 0.2); ok {
-		t.Errorf("a square is %v off only", worst)
+	square := []stat.Point{{Size: 100, Cost: 1}, {Size: 1000, Cost: 100}, {Size: 500, Cost: 25}}
+	if g := stat.Growth(square); !near(g, 10) {
+		t.Errorf("a square grows by %v, want 10", g)
 	}
-	if _, ok := stat.Steady(line[:1], 0.2); ok {
-		t.Error("one point tells no slope")
+	dip := []stat.Point{{Size: 1, Cost: 2}, {Size: 10, Cost: 10}, {Size: 100, Cost: 150}}
+	if g := stat.Growth(dip); !near(g, 1.5) {
+		t.Errorf("from the cheapest it grows by %v, want 1.5", g)
+	}
+	if g := stat.Growth(line[:1]); !math.IsNaN(g) {
+		t.Errorf("one size grows by %v", g)
 	}
 }

@@ -1,0 +1,178 @@
+package play
+
+import (
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/sluice-lb/sluice/internal/testkit"
+	"github.com/sluice-lb/sluice/test/bench/backend"
+	"github.com/sluice-lb/sluice/test/bench/stat"
+	"github.com/sluice-lb/sluice/test/daemon"
+)
+
+// guest are the steps that need a table. An emulated machine is slow: the delays are
+// those that it can keep.
+func (p *player) guest() []step {
+	n := p.either(10000, 500)
+	var steps []step
+	for _, spec := range []Spec{{Mode: TCP, Services: 1, Each: n, Delay: 60}, {Mode: TCP, Services: n / 10, Each: 10, Delay: 60}} {
+		s := step{name: "install " + spec.Shape(), rounds: p.pairs(3)}
+		for _, d := range p.plan.Daemons {
+			s.runs = append(s.runs, p.installRun(d, spec))
+		}
+		s.runs = append(s.runs, p.restoreRun(spec))
+		steps = append(steps, s)
+	}
+	for _, size := range []struct{ servers, delay, rounds int }{{1000, 5, 2}, {10000, 30, 1}} {
+		if p.plan.Quick {
+			size.servers, size.delay = size.servers/20, 3
+		}
+		spec := Spec{Mode: TCP, Services: size.servers / 10, Each: 10, Delay: size.delay}
+		s := step{name: fmt.Sprintf("failure %d", size.servers), rounds: p.pairs(size.rounds)}
+		for _, d := range p.plan.Daemons {
+			s.runs = append(s.runs, p.failureRun(d, spec, s.name))
+		}
+		steps = append(steps, s)
+	}
+	return steps
+}
+
+// pollEvery is how exactly a moment of the table is known.
+const pollEvery = 5 * time.Millisecond
+
+// until looks at the table until it holds so many destinations, and returns when that
+// was, with all that was seen.
+func (r *running) until(w *watcher, services, dests int, within time.Duration) (at int64, seen []stat.Count) {
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for deadline := time.Now().Add(within); ; <-tick.C {
+		have, c := w.look(r.st)
+		seen = append(seen, c)
+		switch {
+		case have == services && c.Total == dests:
+			return c.At, seen
+		case time.Now().After(deadline):
+			r.st.Fatalf("the table has %d services and %d destinations after %v, want %d and %d: %s",
+				have, c.Total, within, services, dests, lastOf(r.proc.Lines()))
+		case r.p.ctx.Err() != nil:
+			r.st.Fatalf("the time was over")
+		case !r.proc.Running() && r.d.Name != Ipvsadm:
+			r.st.Fatalf("%s ended: %s", r.d.Name, lastOf(r.proc.Lines()))
+		}
+	}
+}
+
+// installRun is a start, and reloads that bring a server and take it away.
+func (p *player) installRun(d daemon.Daemon, spec Spec) func(int) error {
+	return func(round int) error {
+		return on(func(st *testkit.Stage) {
+			r := p.place(st, d, spec, "install "+spec.Shape(), round)
+			w := watch(st, r.ns)
+			r.start()
+			at, _ := r.until(w, spec.Services, spec.Servers(), 2*patience)
+			r.sample(Install, float64(at-r.begun)/1e9)
+			r.pass(p.seconds(3, 2)) // whatever follows a start
+			ops := r.changes()
+			asked := r.reconfigure(1)
+			at, _ = r.until(w, spec.Services, spec.Servers()+1, patience)
+			r.sample(AddOne, float64(at-asked)/1e9)
+			r.settled()
+			r.sample(AddOps, ops())
+			asked = r.reconfigure(0)
+			at, _ = r.until(w, spec.Services, spec.Servers(), patience)
+			r.sample(RemoveOne, float64(at-asked)/1e9)
+			r.settled()
+			ops = r.changes()
+			r.reconfigure(0)
+			r.settled()
+			r.sample(NoneOps, ops())
+		})
+	}
+}
+
+// settled waits until a reload is over in any case: the file is read, and what was to
+// be written is.
+func (r *running) settled() { r.pass(r.p.seconds(3, 2)) }
+
+// changes counts what is done to the table from now on. sluiced counts itself, since
+// one call can carry many; keepalived makes one for each, which the kernel counts.
+func (r *running) changes() func() float64 {
+	if r.d.Name == Sluice {
+		before := r.operations()
+		return func() float64 { return float64(r.operations() - before) }
+	}
+	return r.sends()
+}
+
+// sends counts the system calls that carry messages to the kernel.
+func (r *running) sends() func() float64 {
+	c, err := count(r.worker, sendmsg)
+	if err != nil {
+		r.p.problem("%s: messages are not counted: %v", r.group, err)
+		return func() float64 { return -1 }
+	}
+	return func() float64 {
+		defer c.close()
+		n, err := c.total()
+		if err != nil {
+			r.st.Fatalf("%v", err)
+		}
+		return float64(n)
+	}
+}
+
+// restoreRun is the tool that reads a table from a file.
+func (p *player) restoreRun(spec Spec) func(int) error {
+	return func(round int) error {
+		return on(func(st *testkit.Stage) {
+			r := &running{p: p, st: st, d: daemon.Daemon{Name: Ipvsadm}, spec: spec, group: "install " + spec.Shape(), round: round,
+				dir: st.TempDir(), ns: testkit.NewNS(st, "bench")}
+			w := watch(st, r.ns)
+			rules := filepath.Join(r.dir, "rules")
+			write(st, rules, spec.Rules())
+			argv := p.pinned(daemonCPU, "sh", "-c", `exec ipvsadm -R < "$0"`, rules)
+			r.begun = backend.Now()
+			r.proc = r.ns.Start(st, nil, argv[0], argv[1:]...)
+			at, _ := r.until(w, spec.Services, spec.Servers(), 2*patience)
+			r.sample(Install, float64(at-r.begun)/1e9)
+		})
+	}
+}
+
+// failureRun is a round of checks, then one server that fails, then half of them.
+func (p *player) failureRun(d daemon.Daemon, spec Spec, group string) func(int) error {
+	return func(round int) error {
+		return on(func(st *testkit.Stage) {
+			r := p.place(st, d, spec, group, round)
+			w := watch(st, r.ns)
+			r.start()
+			r.firstRound()
+			r.until(w, spec.Services, spec.Servers(), patience)
+			r.checks(max(time.Duration(spec.Delay)*time.Second/2, p.seconds(10, 3)))
+			r.syscalls(p.seconds(4, 2))
+			delay := time.Duration(spec.Delay) * time.Second
+			shut := r.shut(portOne)
+			at, _ := r.until(w, spec.Services, spec.Servers()-1, delay+patience)
+			r.sample(OutOne, float64(at-shut)/1e9)
+			ops, sends := r.changes(), r.sends()
+			failing := spec.failing()
+			shut = r.shut(portHalf)
+			_, seen := r.until(w, spec.Services, spec.Servers()-1-failing, delay+patience)
+			outs := stat.Outs(seen, shut, failing)
+			r.sample(Out50, stat.Percentile(outs, 50))
+			r.sample(Out99, stat.Percentile(outs, 99))
+			r.sample(OutMax, stat.Percentile(outs, 100)-delay.Seconds())
+			r.sample(OutOps, ops())
+			r.sample(OutCall, sends())
+		})
+	}
+}
+
+func (r *running) shut(port int) int64 {
+	at := backend.Now()
+	if err := r.back.Shut(port); err != nil {
+		r.st.Fatalf("%v", err)
+	}
+	return at
+}
