@@ -4,6 +4,8 @@ PKG     ?= ./...
 RUN     ?= ^TestKernel
 ARGS    ?=
 CONFIGS ?=
+BENCH   ?= .
+COUNT   ?= 6
 PREFIX  ?= /usr/local
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null )
 LDFLAGS  = -s -w -X github.com/sluice-lb/sluice/internal/build.Version=$(VERSION)
@@ -11,7 +13,7 @@ LDFLAGS  = -s -w -X github.com/sluice-lb/sluice/internal/build.Version=$(VERSION
 # apt installs Debian packages unless the program $(1) is there; lists are updated only then.
 apt = command -v $(1) >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(2) >/dev/null; }
 
-.PHONY: help build test test-unit test-race test-kernel test-diff test-diff-quick test-loss test-loss-quick test-long lint fuzz cover demo install clean
+.PHONY: help build test test-unit test-race test-kernel test-diff test-diff-quick test-loss test-loss-quick test-long bench bench-compare bench-check lint fuzz cover demo install clean
 
 help: ## what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +47,16 @@ test-loss-quick: ## the four or five scenarios of it that are marked as quick
 
 test-long: ## 100,000 runs of scripts that end at their timeout, about ten minutes
 	SLUICE_LONG=1 $(GO) test -count 1 -timeout 30m -v -run TestC05ScriptsThatEndAtTheirTimeout ./internal/checker/misc
+
+bench: ## the Go benchmarks, for benchstat (BENCH=regexp COUNT=6 PKG=./...)
+	@$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) -timeout 0 \
+		$(if $(filter ./...,$(PKG)),$$(grep -rlE --include='*_test.go' '^func Benchmark' cmd internal pkg test | xargs -rn1 dirname | sort -u | sed 's|^|./|'),$(PKG))
+
+bench-compare: build ## sluiced beside keepalived, about 20 minutes; writes docs/performance.md (ARGS="-quick -only tcp")
+	$(GO) run ./test/bench -sluiced bin/sluiced -update $(ARGS)
+
+bench-check: build ## the native part of it alone: what checking costs (ARGS=-quick)
+	$(GO) run ./test/bench -sluiced bin/sluiced -parts native $(ARGS)
 
 lint: bin/staticcheck ## gofmt, vet, staticcheck, and golangci-lint where installed
 	@test -z "$$(gofmt -l cmd internal pkg test | tee /dev/stderr)"

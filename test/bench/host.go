@@ -157,7 +157,10 @@ func conclude(o options, out io.Writer) error {
 	}
 	text, missed := page(all)
 	fmt.Fprint(out, text)
-	if o.update || o.page {
+	switch {
+	case o.trial() && (o.update || o.page):
+		fmt.Fprintf(out, "\n%s is not written: this was a trial (-quick or -only)\n", pageFile)
+	case o.update || o.page:
 		if err := os.WriteFile(pageFile, []byte(text), 0o644); err != nil {
 			return err
 		}

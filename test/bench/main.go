@@ -27,7 +27,8 @@
 //
 // -quick takes small numbers, short windows and one round: a few minutes for both
 // parts, and figures that mean nothing. -only tcp, -only slope, -only install and so on
-// take the steps whose name contains it. The process table shows what runs; everything
+// take the steps whose name contains it. Neither writes the page; their results are in
+// bin/bench/trial. The process table shows what runs; everything
 // ends with this program.
 //
 // # What the figures are
@@ -55,6 +56,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -106,6 +108,9 @@ func main() {
 	flag.BoolVar(&o.page, "page", false, "write it from the results that are there, and run nothing")
 	flag.BoolVar(&o.strict, "strict", false, "a goal that is missed fails the run")
 	flag.Parse()
+	if o.trial() {
+		o.results = filepath.Join(o.results, "trial")
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	var err error
 	switch {
@@ -157,7 +162,11 @@ func serve(ctx context.Context, socket string, room int, http bool) error {
 	return errors.Join(err, <-controlled)
 }
 
-// parts are those that were asked for.
+// trial says that these results are not for the page, nor in the place of those that
+// are.
+func (o options) trial() bool { return o.quick || o.only != "" }
+
+// chosen are the parts that were asked for.
 func (o options) chosen() ([]string, error) {
 	all := strings.Split(o.parts, ",")
 	for _, p := range all {

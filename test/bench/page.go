@@ -112,7 +112,11 @@ func (w *partWriter) group(group string) {
 			}
 			shown = true
 			ratios := stat.Ratios(over, under)
-			fmt.Fprintf(w.b, "| %s | %s | %s | %s | %s | %s | %d | %s |\n", m.title, c[0], cell(over), c[1], cell(under), cell(ratios), len(over),
+			quotient := cell(ratios)
+			if m.alone {
+				quotient = "-"
+			}
+			fmt.Fprintf(w.b, "| %s | %s | %s | %s | %s | %s | %d | %s |\n", m.title, c[0], cell(over), c[1], cell(under), quotient, len(over),
 				w.judge(group, m, c[0], c[1], over, ratios))
 		}
 		if own := w.f.of(group, m.name, play.Sluice); !shown && len(own) > 0 {
@@ -127,11 +131,13 @@ func (w *partWriter) judge(group string, m measure, actor, against string, value
 	if !ok {
 		return ""
 	}
+	what := fmt.Sprintf("%s: %s of %s", title(group), m.title, actor)
 	v := stat.Median(values)
 	if g.against != "" {
 		v = stat.Median(ratios)
+		what += " by that of " + g.against
 	}
-	return w.verdict(g.holds(v), g.String(), fmt.Sprintf("%s: %s: %s is %s", title(group), m.title, actor, number(v)))
+	return w.verdict(g.holds(v), g.String(), what+" is "+number(v))
 }
 
 // verdict is a goal's cell; what is missed is remembered.

@@ -24,7 +24,7 @@ func (p *player) guest() []step {
 		s.runs = append(s.runs, p.restoreRun(spec))
 		steps = append(steps, s)
 	}
-	for _, size := range []struct{ servers, delay, rounds int }{{1000, 5, 2}, {10000, 30, 1}} {
+	for _, size := range []struct{ servers, delay, rounds int }{{1000, 5, 2}, {10000, 40, 1}} {
 		if p.plan.Quick {
 			size.servers, size.delay = size.servers/20, 3
 		}
@@ -37,6 +37,9 @@ func (p *player) guest() []step {
 	}
 	return steps
 }
+
+// longDelay is from when on the first round is used for what follows it otherwise.
+const longDelay = 10
 
 // pollEvery is how exactly a moment of the table is known.
 const pollEvery = 5 * time.Millisecond
@@ -72,7 +75,10 @@ func (p *player) installRun(d daemon.Daemon, spec Spec) func(int) error {
 			r.start()
 			at, _ := r.until(w, spec.Services, spec.Servers(), 2*patience)
 			r.sample(Install, float64(at-r.begun)/1e9)
-			r.pass(p.seconds(3, 2)) // whatever follows a start
+			if round >= reloadRounds {
+				return
+			}
+			r.settled() // whatever follows a start
 			ops := r.changes()
 			asked := r.reconfigure(1)
 			at, _ = r.until(w, spec.Services, spec.Servers()+1, patience)
@@ -93,7 +99,7 @@ func (p *player) installRun(d daemon.Daemon, spec Spec) func(int) error {
 
 // settled waits until a reload is over in any case: the file is read, and what was to
 // be written is.
-func (r *running) settled() { r.pass(r.p.seconds(3, 2)) }
+func (r *running) settled() { r.pass(r.p.seconds(2.5, 2)) }
 
 // changes counts what is done to the table from now on. sluiced counts itself, since
 // one call can carry many; keepalived makes one for each, which the kernel counts.
@@ -107,7 +113,7 @@ func (r *running) changes() func() float64 {
 
 // sends counts the system calls that carry messages to the kernel.
 func (r *running) sends() func() float64 {
-	c, err := count(r.worker, sendmsg)
+	c, err := count(r.worker, sending...)
 	if err != nil {
 		r.p.problem("%s: messages are not counted: %v", r.group, err)
 		return func() float64 { return -1 }
@@ -147,10 +153,17 @@ func (p *player) failureRun(d daemon.Daemon, spec Spec, group string) func(int) 
 			r := p.place(st, d, spec, group, round)
 			w := watch(st, r.ns)
 			r.start()
-			r.firstRound()
-			r.until(w, spec.Services, spec.Servers(), patience)
-			r.checks(max(time.Duration(spec.Delay)*time.Second/2, p.seconds(10, 3)))
-			r.syscalls(p.seconds(4, 2))
+			r.until(w, spec.Services, spec.Servers(), 2*patience)
+			if spec.Delay > longDelay { // a round is long, and its checks are spread over it
+				r.pass(p.seconds(5, 1))
+				r.cost(p.seconds(15, 3))
+				r.syscalls(p.seconds(4, 2))
+				r.firstRound()
+			} else {
+				r.firstRound()
+				r.checks(p.seconds(8, 3))
+				r.syscalls(p.seconds(4, 2))
+			}
 			delay := time.Duration(spec.Delay) * time.Second
 			shut := r.shut(portOne)
 			at, _ := r.until(w, spec.Services, spec.Servers()-1, delay+patience)

@@ -2,6 +2,7 @@ package play
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/sluice-lb/sluice/internal/testkit"
 	"github.com/sluice-lb/sluice/test/daemon"
@@ -11,13 +12,17 @@ import (
 // keepalived is told by the library of test/bench/noipvs that it has changed a table.
 func (p *player) native() []step {
 	var steps []step
-	for _, n := range []int{p.either(1000, 200), p.either(10000, 1000)} {
-		own := 5
+	large := p.either(10000, 1000)
+	for _, s := range []struct {
+		servers, rounds int
+		window          float64
+	}{{p.either(1000, 200), 3, 5}, {large, 5, 8}} {
+		window := p.seconds(s.window, 2)
 		steps = append(steps,
-			step{fmt.Sprintf("tcp %d", n), p.pairs(own), p.checkRuns(n, TCP, Reset)},
-			step{fmt.Sprintf("http %d", n), p.pairs(own), p.checkRuns(n, HTTP)})
+			step{fmt.Sprintf("tcp %d", s.servers), p.pairs(s.rounds), p.checkRuns(s.servers, window, s.servers == large, TCP, Reset)},
+			step{fmt.Sprintf("http %d", s.servers), p.pairs(s.rounds), p.checkRuns(s.servers, window, false, HTTP)})
 	}
-	slope := step{name: "slope", rounds: p.pairs(2)}
+	slope := step{name: "slope", rounds: p.pairs(1)}
 	sizes := []int{100, 1000, 10000, 30000}
 	if p.plan.Quick {
 		sizes = []int{100, 500, 1500}
@@ -32,8 +37,9 @@ func (p *player) native() []step {
 	return append(steps, slope, idle)
 }
 
-// checkRuns are keepalived in the first mode, and sluiced in all of them.
-func (p *player) checkRuns(n int, modes ...Mode) (runs []func(int) error) {
+// checkRuns are keepalived in the first mode, and sluiced in all of them; if asked for
+// there are reloads, in the modes that both have.
+func (p *player) checkRuns(n int, window time.Duration, reloads bool, modes ...Mode) (runs []func(int) error) {
 	for _, d := range p.plan.Daemons {
 		for i, mode := range modes {
 			if d.Name != Sluice && i > 0 {
@@ -46,9 +52,9 @@ func (p *player) checkRuns(n int, modes ...Mode) (runs []func(int) error) {
 					r.start()
 					r.firstRound()
 					r.pass(p.seconds(2, 1))
-					r.checks(p.seconds(window(n), 2))
+					r.checks(window)
 					r.syscalls(p.seconds(1, 1))
-					if mode == TCP && n > 1000 || p.plan.Quick {
+					if reloads && mode == TCP && round < reloadRounds {
 						r.reloadUnderChecks(p.seconds(4, 4))
 					}
 				})
@@ -58,14 +64,6 @@ func (p *player) checkRuns(n int, modes ...Mode) (runs []func(int) error) {
 	return runs
 }
 
-// window is shorter where there is less noise of others in it.
-func window(n int) float64 {
-	if n <= 1000 {
-		return 5
-	}
-	return 8
-}
-
 func (p *player) slopeRun(n int) func(int) error {
 	return func(round int) error {
 		return on(func(st *testkit.Stage) {
@@ -73,7 +71,7 @@ func (p *player) slopeRun(n int) func(int) error {
 			r.start()
 			r.firstRound()
 			r.pass(p.seconds(2, 1))
-			r.checks(p.seconds(9, 3))
+			r.checks(p.seconds(9, 6))
 		})
 	}
 }

@@ -134,6 +134,9 @@ func Run(ctx context.Context, plan Plan, log io.Writer) (*Results, error) {
 	return p.res, nil
 }
 
+// reloadRounds are the first rounds of a step, in which there are reloads as well.
+const reloadRounds = 2
+
 // step is a sequence of rounds in which the same things are done.
 type step struct {
 	name   string

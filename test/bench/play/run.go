@@ -175,34 +175,44 @@ func (r *running) firstRound() {
 	r.sample(FirstRound, float64(s.Latest-r.begun)/1e9)
 }
 
-// checks measures a window.
+// checks measures a window after the first round.
 func (r *running) checks(window time.Duration) {
-	before, u, from := r.status(), r.usage(), backend.Now()
-	r.pass(window)
-	v, after, to := r.usage(), r.status(), backend.Now()
-	done := float64(after.Checks - before.Checks)
+	done, from, to := r.cost(window)
 	due := float64(r.spec.Servers()) * float64(to-from) / 1e9 / float64(r.spec.Delay)
-	if done == 0 {
-		r.st.Fatalf("%s checked nothing in %v: %s", r.d.Name, window, lastOf(r.proc.Lines()))
-	}
-	r.sample(CPU, float64(v.minus(u).cpu)/1e6/done*1000)
 	r.sample(Done, 100*done/due)
 	late := stat.Lateness(r.events(0), time.Duration(r.spec.Delay)*time.Second, from, to)
 	if len(late) > 0 {
 		r.sample(Late50, stat.Percentile(late, 50))
 		r.sample(Late99, stat.Percentile(late, 99))
 	}
-	for measure, pids := range map[string][]int{RSS: {r.worker}, RSSAll: r.all} {
-		sum := int64(0)
-		for _, pid := range pids {
-			n, err := readRSS("/proc", pid)
-			if err != nil {
-				r.st.Fatalf("%v", err)
-			}
-			sum += n
-		}
-		r.sample(measure, float64(sum)/1024)
+}
+
+// cost measures what the checks of a window cost, and returns how many there were.
+func (r *running) cost(window time.Duration) (done float64, from, to int64) {
+	before, u, from := r.status(), r.usage(), backend.Now()
+	r.pass(window)
+	v, after, to := r.usage(), r.status(), backend.Now()
+	done = float64(after.Checks - before.Checks)
+	if done == 0 {
+		r.st.Fatalf("%s checked nothing in %v: %s", r.d.Name, window, lastOf(r.proc.Lines()))
 	}
+	r.sample(CPU, float64(v.minus(u).cpu)/1e6/done*1000)
+	r.sample(RSS, r.rss(r.worker))
+	r.sample(RSSAll, r.rss(r.all...))
+	return done, from, to
+}
+
+// rss is in MiB.
+func (r *running) rss(pids ...int) float64 {
+	sum := int64(0)
+	for _, pid := range pids {
+		n, err := readRSS("/proc", pid)
+		if err != nil {
+			r.st.Fatalf("memory of %s: %v", r.d.Name, err)
+		}
+		sum += n
+	}
+	return float64(sum) / 1024
 }
 
 // syscalls counts them in a window of its own.

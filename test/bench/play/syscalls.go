@@ -13,30 +13,40 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Tracepoints that are counted.
-const (
-	everySyscall = "raw_syscalls/sys_enter"
-	sendmsg      = "syscalls/sys_enter_sendmsg"
-)
+// everySyscall is the tracepoint that all of them pass.
+const everySyscall = "raw_syscalls/sys_enter"
+
+// sending are those of the calls that may carry messages to the kernel.
+var sending = []string{"syscalls/sys_enter_sendmsg", "syscalls/sys_enter_sendmmsg", "syscalls/sys_enter_sendto"}
 
 // tracefs is where the kernel lists its tracepoints, if anything is mounted there.
 var tracefs = []string{"/sys/kernel/tracing", "/sys/kernel/debug/tracing"}
 
-// counter counts how often a process passes a tracepoint. It counts in the kernel and
+// counter counts how often a process passes some tracepoints. It counts in the kernel and
 // stops nobody, which a debugger's trace would.
 type counter struct{ fds []int }
 
 // count starts one; threads that come later are counted as well.
-func count(pid int, point string) (*counter, error) {
-	id, err := tracepoint(point)
-	if err != nil {
-		return nil, err
-	}
+func count(pid int, points ...string) (*counter, error) {
 	tids, err := threads("/proc", pid)
 	if err != nil {
 		return nil, err
 	}
 	c := &counter{}
+	for _, point := range points {
+		if err := c.add(tids, point); err != nil {
+			c.close()
+			return nil, fmt.Errorf("count %s: %w", point, err)
+		}
+	}
+	return c, nil
+}
+
+func (c *counter) add(tids []int, point string) error {
+	id, err := tracepoint(point)
+	if err != nil {
+		return err
+	}
 	attr := &unix.PerfEventAttr{Type: unix.PERF_TYPE_TRACEPOINT, Config: id, Bits: unix.PerfBitInherit, Sample_type: unix.PERF_SAMPLE_RAW}
 	attr.Size = uint32(unsafe.Sizeof(*attr))
 	for _, tid := range tids {
@@ -45,12 +55,11 @@ func count(pid int, point string) (*counter, error) {
 			continue // the thread ended
 		}
 		if err != nil {
-			c.close()
-			return nil, fmt.Errorf("count %s: %w", point, err)
+			return err
 		}
 		c.fds = append(c.fds, fd)
 	}
-	return c, nil
+	return nil
 }
 
 func tracepoint(point string) (uint64, error) {
@@ -62,7 +71,7 @@ func tracepoint(point string) (uint64, error) {
 		}
 		errs = append(errs, err)
 	}
-	return 0, fmt.Errorf("tracepoint %s: %w", point, errors.Join(errs...))
+	return 0, fmt.Errorf("no such tracepoint: %w", errors.Join(errs...))
 }
 
 // total is what was counted so far.
