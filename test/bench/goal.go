@@ -26,6 +26,8 @@ var measures = []measure{
 	{name: play.Done, title: "checks done of those due, %"},
 	{name: play.Late50, title: "later than due, p50, ms", alone: true},
 	{name: play.Late99, title: "later than due, p99, ms", alone: true},
+	{name: play.Waited, title: "waited for the CPU, % of the time", alone: true},
+	{name: play.Backend, title: "the backend's use of its CPU, %", alone: true},
 	{name: play.Gap, title: "reload: longest time without any check, ms"},
 	{name: play.Delayed99, title: "reload: each server's latest check, p99, ms"},
 	{name: play.DelayedMax, title: "reload: the latest of all, ms"},

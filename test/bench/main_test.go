@@ -19,7 +19,7 @@ var update = flag.Bool("update-golden", false, "write testdata")
 // exemplary are results with everything that a page can have.
 func exemplary() []*play.Results {
 	began := time.Date(2024, 5, 6, 7, 8, 9, 0, time.UTC)
-	native := &play.Results{Part: play.Native, Kernel: "6.1.0", CPUs: 2, Keepalived: "2.2.7", Began: began}
+	native := &play.Results{Part: play.Native, Kernel: "6.1.0", CPUs: 2, Keepalived: "2.2.7", Began: began, Took: 600, Load: 0.2}
 	add := func(r *play.Results, group, measure, actor string, values ...float64) {
 		for round, v := range values {
 			r.Samples = append(r.Samples, play.Sample{Group: group, Measure: measure, Actor: actor, Round: round, Value: v})
@@ -34,7 +34,7 @@ func exemplary() []*play.Results {
 	add(native, "slope 1000", play.CPU, play.Sluice, 40)
 	add(native, "slope 10000", play.CPU, play.Sluice, 60)
 	add(native, "idle", play.IdleCPU, play.Sluice, 0)
-	guest := &play.Results{Part: play.Guest, Kernel: "6.1.0-48-amd64", CPUs: 2, Keepalived: "2.2.7", Began: began, Quick: true,
+	guest := &play.Results{Part: play.Guest, Kernel: "6.1.0-48-amd64", CPUs: 2, Keepalived: "2.2.7", Began: began, Took: 61, Load: 1.5, Quick: true,
 		Problems: []string{"failure 50, round 1: it broke\nin two lines"}}
 	add(guest, "install 1000 x 10", play.Install, play.Sluice, 0.25, 0.26)
 	add(guest, "install 1000 x 10", play.Install, play.Keepalived, 1.5, 1.7)

@@ -3,6 +3,7 @@ package main
 import (
 	_ "embed"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -45,6 +46,9 @@ func page(parts []*play.Results) (text string, missed []string) {
 	return b.String(), missed
 }
 
+// busy is the load of a CPU from which on figures are not to be trusted.
+const busy = 0.5
+
 type partWriter struct {
 	b      *strings.Builder
 	r      *play.Results
@@ -53,8 +57,11 @@ type partWriter struct {
 }
 
 func (w *partWriter) write() {
-	fmt.Fprintf(w.b, "\n## %s\n\nkeepalived %s on Linux %s, %d CPUs, %s.\n", partNames[w.r.Part], w.r.Keepalived, w.r.Kernel, w.r.CPUs,
-		w.r.Began.Format("2006-01-02"))
+	fmt.Fprintf(w.b, "\n## %s\n\nkeepalived %s on Linux %s, %d CPUs, %s, %.0f minutes.\n", partNames[w.r.Part], w.r.Keepalived, w.r.Kernel, w.r.CPUs,
+		w.r.Began.Format("2006-01-02"), math.Ceil(w.r.Took/60))
+	if w.r.Load > busy*float64(w.r.CPUs) {
+		fmt.Fprintf(w.b, "\n**The machine was at work for others: its load average was %s before the first run.**\n", number(w.r.Load))
+	}
 	if w.r.Quick {
 		w.b.WriteString("\n**A quick trial of the benchmarks themselves: the figures mean nothing.**\n")
 	}

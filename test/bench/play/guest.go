@@ -90,7 +90,12 @@ func (p *player) installRun(d daemon.Daemon, spec Spec) func(int) error {
 			r.sample(RemoveOne, float64(at-asked)/1e9)
 			r.settled()
 			ops = r.changes()
+			lines := len(r.proc.Lines())
 			r.reconfigure(0)
+			// Nothing in the table shows the end of this one.
+			if wrong := daemon.Await(r.proc, r.d, lines, daemon.Reloaded); wrong != "" {
+				st.Fatalf("%s: a reload without a change: %s", r.d.Name, wrong)
+			}
 			r.settled()
 			r.sample(NoneOps, ops())
 		})

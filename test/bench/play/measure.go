@@ -10,6 +10,8 @@ const (
 	Done       = "done"        // % of the checks that were due
 	Late50     = "late-p50"    // ms
 	Late99     = "late-p99"    // ms
+	Waited     = "waited"      // % of the window in which threads waited for the CPU
+	Backend    = "backend"     // % of its CPU that the backend used
 
 	Gap        = "gap"         // ms without any check around a reload
 	Delayed99  = "delayed-p99" // ms, each server's worst around a reload

@@ -71,9 +71,11 @@ type Sample struct {
 
 // Results are those of a part.
 type Results struct {
-	Part       string    `json:"part"`
-	Kernel     string    `json:"kernel"`
-	CPUs       int       `json:"cpus"`
+	Part   string `json:"part"`
+	Kernel string `json:"kernel"`
+	CPUs   int    `json:"cpus"`
+	// Load is the machine's load average before anything was done.
+	Load       float64   `json:"load"`
 	Keepalived string    `json:"keepalived"`
 	Quick      bool      `json:"quick,omitempty"`
 	Began      time.Time `json:"began"`
@@ -113,6 +115,9 @@ func Run(ctx context.Context, plan Plan, log io.Writer) (*Results, error) {
 	}}
 	if p.res.CPUs < 2 {
 		p.problem("there is one CPU only: daemon and backend share it, and nothing here is comparable with another machine's")
+	}
+	if p.res.Load, err = load("/proc"); err != nil {
+		return nil, err
 	}
 	if err := pinSelf(backendCPU); err != nil && p.res.CPUs > 1 {
 		p.problem("cannot keep off the daemon's CPU: %v", err)

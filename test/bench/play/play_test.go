@@ -120,7 +120,7 @@ func FuzzParseStat(f *testing.F) {
 	f.Add("1 ()) S")
 	f.Fuzz(func(_ *testing.T, text string) {
 		_, _, _ = parseStat(text)
-		_, _ = parseSchedstat(text)
+		_, _, _ = parseSchedstat(text)
 		_, _ = parseField(text, "VmRSS")
 	})
 }
@@ -148,14 +148,18 @@ func TestUsageIsThatOfAllThreads(t *testing.T) {
 		"9/status":            "Name:\td\nVmRSS:\t    2048 kB\n",
 		"9/task/9/schedstat":  "1000 5 1\n",
 		"9/task/9/status":     "Name:\td\nvoluntary_ctxt_switches:\t3\nnonvoluntary_ctxt_switches:\t100\n",
-		"9/task/10/schedstat": "234 5 1\n",
+		"9/task/10/schedstat": "234 6 1\n",
 		"9/task/10/status":    "voluntary_ctxt_switches:\t4\n",
 		"11/stat":             "11 (e) S 9 0 0 0 0 0 0 0 0 0 1 1 0",
 		"12/stat":             "12 (f) S 1 0 0 0 0 0 0 0 0 0 1 1 0",
 		"self/stat":           "x",
+		"loadavg":             "3.25 1.00 0.50 2/345 6789\n",
 	})
+	if l, err := load(proc); err != nil || l != 3.25 {
+		t.Errorf("load %v, %v; want 3.25", l, err)
+	}
 	u, err := readUsage(proc, 9)
-	if want := (usage{cpu: 1234, ticks: 15, switches: 7}); err != nil || u != want {
+	if want := (usage{cpu: 1234, wait: 11, ticks: 15, switches: 7}); err != nil || u != want {
 		t.Errorf("usage %+v, %v; want %+v", u, err, want)
 	}
 	if kib, err := readRSS(proc, 9); err != nil || kib != 2048 {

@@ -14,6 +14,8 @@ import (
 type usage struct {
 	// cpu is in nanoseconds, of all its threads, as the scheduler counts it.
 	cpu int64
+	// wait is how long they could have run and others did, their own included.
+	wait int64
 	// ticks is the same in hundredths of a second, as the kernel accounts it.
 	ticks int64
 	// switches are those that it made of its own will: to wait for something.
@@ -21,7 +23,7 @@ type usage struct {
 }
 
 func (u usage) minus(v usage) usage {
-	return usage{cpu: u.cpu - v.cpu, ticks: u.ticks - v.ticks, switches: u.switches - v.switches}
+	return usage{cpu: u.cpu - v.cpu, wait: u.wait - v.wait, ticks: u.ticks - v.ticks, switches: u.switches - v.switches}
 }
 
 // readUsage sums over the threads below proc, which is /proc or a test's.
@@ -42,16 +44,16 @@ func readUsage(proc string, pid int) (u usage, err error) {
 		if err != nil {
 			return u, fmt.Errorf("the kernel does not tell a thread's time exactly: %w", err)
 		}
-		n, err := parseSchedstat(string(sched))
+		cpu, wait, err := parseSchedstat(string(sched))
 		if err != nil {
 			return u, fmt.Errorf("%s/schedstat: %w", task, err)
 		}
-		u.cpu += n
+		u.cpu, u.wait = u.cpu+cpu, u.wait+wait
 		status, err := os.ReadFile(filepath.Join(task, "status"))
 		if err != nil {
 			return u, err
 		}
-		n, err = parseField(string(status), "voluntary_ctxt_switches")
+		n, err := parseField(string(status), "voluntary_ctxt_switches")
 		if err != nil {
 			return u, fmt.Errorf("%s/status: %w", task, err)
 		}
@@ -81,13 +83,28 @@ func threads(proc string, pid int) (tids []int, err error) {
 	return tids, nil
 }
 
-// parseSchedstat returns the nanoseconds on a CPU, the first of three numbers.
-func parseSchedstat(text string) (int64, error) {
+// parseSchedstat returns the nanoseconds on a CPU and those of waiting for one, the
+// first two of three numbers.
+func parseSchedstat(text string) (cpu, wait int64, err error) {
 	fields := strings.Fields(text)
 	if len(fields) != 3 {
-		return 0, fmt.Errorf("want three numbers, not %q", text)
+		return 0, 0, fmt.Errorf("want three numbers, not %q", text)
 	}
-	return strconv.ParseInt(fields[0], 10, 64)
+	if cpu, err = strconv.ParseInt(fields[0], 10, 64); err != nil {
+		return 0, 0, err
+	}
+	wait, err = strconv.ParseInt(fields[1], 10, 64)
+	return cpu, wait, err
+}
+
+// load is the machine's load average of the last minute.
+func load(proc string) (float64, error) {
+	text, err := os.ReadFile(filepath.Join(proc, "loadavg"))
+	if err != nil {
+		return 0, err
+	}
+	first, _, _ := strings.Cut(string(text), " ")
+	return strconv.ParseFloat(first, 64)
 }
 
 // parseStat returns the parent and the time in user and kernel mode. The name of the

@@ -34,6 +34,7 @@ type running struct {
 	dir    string
 	ns     *testkit.NS
 	back   backend.Client
+	server int // the backend's process
 	proc   *testkit.Process
 	begun  int64
 	worker int // the process that checks
@@ -45,7 +46,9 @@ func (p *player) place(st *testkit.Stage, d daemon.Daemon, spec Spec, group stri
 	r := &running{p: p, st: st, d: d, spec: spec, group: group, round: round, dir: st.TempDir(), ns: testkit.NewNS(st, "bench")}
 	r.back.Socket = filepath.Join(r.dir, "backend.sock")
 	argv := p.pinned(backendCPU, p.self, "-backend", r.back.Socket, "-room", fmt.Sprint(room), fmt.Sprintf("-http=%v", spec.Mode == HTTP))
-	r.ns.Start(st, nil, argv[0], argv[1:]...).WaitLine(st, patience, "^serving$")
+	server := r.ns.Start(st, nil, argv[0], argv[1:]...)
+	server.WaitLine(st, patience, "^serving$")
+	r.server = server.PID()
 	write(st, confFile(r.dir), spec.Conf())
 	return r
 }
@@ -154,10 +157,10 @@ func (r *running) events(from int64) []stat.Event {
 	return all
 }
 
-func (r *running) usage() usage {
-	u, err := readUsage("/proc", r.worker)
+func (r *running) usage(pid int) usage {
+	u, err := readUsage("/proc", pid)
 	if err != nil {
-		r.st.Fatalf("%s: %v", r.d.Name, err)
+		r.st.Fatalf("what %s uses: %v", r.d.Name, err)
 	}
 	return u
 }
@@ -189,14 +192,18 @@ func (r *running) checks(window time.Duration) {
 
 // cost measures what the checks of a window cost, and returns how many there were.
 func (r *running) cost(window time.Duration) (done float64, from, to int64) {
-	before, u, from := r.status(), r.usage(), backend.Now()
+	served := r.usage(r.server)
+	before, u, from := r.status(), r.usage(r.worker), backend.Now()
 	r.pass(window)
-	v, after, to := r.usage(), r.status(), backend.Now()
+	used, after, to := r.usage(r.worker).minus(u), r.status(), backend.Now()
+	served = r.usage(r.server).minus(served)
 	done = float64(after.Checks - before.Checks)
 	if done == 0 {
 		r.st.Fatalf("%s checked nothing in %v: %s", r.d.Name, window, lastOf(r.proc.Lines()))
 	}
-	r.sample(CPU, float64(v.minus(u).cpu)/1e6/done*1000)
+	r.sample(CPU, float64(used.cpu)/1e6/done*1000)
+	r.sample(Waited, 100*float64(used.wait)/float64(to-from))
+	r.sample(Backend, 100*float64(served.cpu)/float64(to-from))
 	r.sample(RSS, r.rss(r.worker))
 	r.sample(RSSAll, r.rss(r.all...))
 	return done, from, to
@@ -269,9 +276,14 @@ func (r *running) reloadUnderChecks(window time.Duration) {
 func (r *running) operations() uint64 {
 	ctx, cancel := context.WithTimeout(r.p.ctx, patience)
 	defer cancel()
-	s, err := control.NewClient(daemon.Socket(r.dir)).Status(ctx)
-	if err != nil {
-		r.st.Fatalf("status of sluiced: %v", err)
+	for {
+		s, err := control.NewClient(daemon.Socket(r.dir)).Status(ctx)
+		if err == nil {
+			return s.Kernel.Operations
+		}
+		if ctx.Err() != nil || !r.proc.Running() {
+			r.st.Fatalf("status of sluiced: %v", err)
+		}
+		r.pass(time.Second) // it was too busy to answer
 	}
-	return s.Kernel.Operations
 }
