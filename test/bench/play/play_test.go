@@ -217,6 +217,20 @@ func TestKernelTableIsCounted(t *testing.T) {
 	}
 }
 
+// A daemon that passes over a word measures something else in its row.
+func TestAWordThatIsNotKnownIsSeen(t *testing.T) {
+	t.Parallel()
+	if got := refused([]string{"INFO Ready", `bench.conf:2:13: error: unknown keyword "checker_close"`}); !strings.Contains(got, "checker_close") {
+		t.Errorf("found %q", got)
+	}
+	if got := refused([]string{"(Line 2) Unknown keyword 'x'"}); got == "" {
+		t.Error("keepalived's words are not seen")
+	}
+	if got := refused([]string{"Reloading", "INFO Check failed"}); got != "" {
+		t.Errorf("found %q in a log without it", got)
+	}
+}
+
 func TestRoundsTurnRound(t *testing.T) {
 	t.Parallel()
 	p := &player{ctx: t.Context(), res: &Results{}, log: io.Discard}

@@ -175,7 +175,21 @@ func (r *running) firstRound() {
 		}
 		r.pass(20 * time.Millisecond)
 	}
+	if why := refused(r.proc.Lines()); why != "" {
+		r.st.Fatalf("%s does not do what the file says: %s", r.d.Name, why)
+	}
 	r.sample(FirstRound, float64(s.Latest-r.begun)/1e9)
+}
+
+// refused returns a line of a log that says that a word of the file is not known:
+// what is measured then is not what its row says.
+func refused(lines []string) string {
+	for _, l := range lines {
+		if lower := strings.ToLower(l); strings.Contains(lower, "unknown keyword") {
+			return l
+		}
+	}
+	return ""
 }
 
 // checks measures a window after the first round.
