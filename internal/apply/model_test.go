@@ -2,6 +2,7 @@ package apply
 
 import (
 	"fmt"
+	"math"
 	"net/netip"
 	"syscall"
 	"testing"
@@ -90,7 +91,7 @@ func (m *model) watch(op ipvs.Op, v ipvstest.View) {
 	if k == m.foreign {
 		m.t.Fatalf("foreign service touched: %s", op)
 	}
-	want, _ := m.a.target(k)
+	want, _ := m.a.target(k, nil, true)
 	if m.before[k] && want != nil && want.usable() && !hasUsable(v.Destinations(k)) {
 		m.t.Fatalf("after %s the pool is empty on the way between two states that are not", op)
 	}
@@ -122,7 +123,7 @@ func (m *model) begin() {
 				continue
 			}
 			failed := m.failed(k)
-			d := m.a.parked[k]
+			d := m.a.parked.get(k)
 			expired := d != nil && d.limit > 0 && m.now.Sub(d.since) >= d.limit
 			if !failed && !expired {
 				m.t.Fatalf("%s cuts %d active and %d inactive connections", op, c.Active, c.Inactive)
@@ -134,7 +135,7 @@ func (m *model) begin() {
 
 // atOnce reports whether a service has no drains.
 func (m *model) atOnce(k ipvs.ServiceKey) bool {
-	if t, _ := m.a.target(k); t != nil {
+	if t, _ := m.a.target(k, nil, true); t != nil {
 		return t.atOnce
 	}
 	a := m.a.mirror[k]
@@ -178,7 +179,7 @@ func (m *model) settled() {
 		have[s.ServiceKey] = s.Service
 	}
 	for k := range keys {
-		want, ready := m.a.target(k)
+		want, ready := m.a.target(k, nil, true)
 		s, ok := have[k]
 		if !ready || !ok || !sameService(s, want.service) {
 			m.t.Fatalf("service %s: there %t, %+v, want %+v", k, ok, s, want.service)
@@ -186,7 +187,7 @@ func (m *model) settled() {
 		ds, _ := m.table.Destinations(m.t.Context(), k)
 		n := 0
 		for _, d := range ds {
-			w, wanted := want.wants[d.DestinationKey]
+			w, wanted := want.wants()[d.DestinationKey]
 			switch {
 			case wanted && !sameDestination(w, d.Destination):
 				m.t.Fatalf("%s in %s is %+v, want %+v", d.DestinationKey, k, d.Destination, w)
@@ -194,12 +195,12 @@ func (m *model) settled() {
 				n++
 			case d.Weight != 0 || m.atOnce(k):
 				m.t.Fatalf("%s in %s is not wanted and does not drain: %+v", d.DestinationKey, k, d)
-			case m.a.parked[parkedKey{k, d.DestinationKey}] == nil:
+			case m.a.parked.get(parkedKey{k, d.DestinationKey}) == nil:
 				m.t.Fatalf("%s in %s drains but is not on the list", d.DestinationKey, k)
 			}
 		}
-		if n != len(want.wants) {
-			m.t.Fatalf("%s holds %d of %d wanted destinations", k, n, len(want.wants))
+		if n != len(want.wants()) {
+			m.t.Fatalf("%s holds %d of %d wanted destinations", k, n, len(want.wants()))
 		}
 	}
 	for k := range have {
@@ -517,15 +518,15 @@ func TestDiffReaches(t *testing.T) {
 			}
 			return ds
 		}
-		have := newActual(ipvs.Service{ServiceKey: svcKey(), Scheduler: "rr"})
+		have := newActual(ipvs.Service{ServiceKey: svcKey(), Scheduler: "rr"}, 0)
 		for _, d := range draw("have") {
 			have.put(d)
 		}
-		want := newTarget(have.service)
+		want := &target{service: have.service, whole: true}
 		for _, d := range draw("want") {
-			want.want(d)
+			want.dests = append(want.dests, ideal{dest: d, fate: wanted})
 		}
-		p := diff(have, want)
+		p := diff(have, want, math.MaxInt)
 		for _, op := range append(append(p.raise, p.cut...), p.remove...) {
 			if op.Kind == ipvs.OpDelDest {
 				have.drop(op.Destination.DestinationKey)
@@ -533,21 +534,21 @@ func TestDiffReaches(t *testing.T) {
 				have.put(op.Destination)
 			}
 		}
-		for _, k := range p.depart {
-			if have.dests[k].Weight != 0 {
-				t.Fatalf("%s departs at weight %d", k, have.dests[k].Weight)
+		for _, d := range p.depart {
+			if have.weight(d.key) != 0 {
+				t.Fatalf("%s departs at weight %d", d.key, have.weight(d.key))
 			}
-			have.drop(k)
+			have.drop(d.key)
 		}
-		if len(have.dests) != len(want.wants) {
-			t.Fatalf("%d destinations, want %d", len(have.dests), len(want.wants))
+		if have.len() != len(want.dests) {
+			t.Fatalf("%d destinations, want %d", have.len(), len(want.dests))
 		}
-		for k, d := range want.wants {
-			if have.dests[k] != d {
-				t.Fatalf("%s is %+v, want %+v", k, have.dests[k], d)
+		for k, d := range want.wants() {
+			if got, _ := have.get(k); got != d {
+				t.Fatalf("%s is %+v, want %+v", k, got, d)
 			}
 		}
-		if again := diff(have, want); len(again.raise)+len(again.cut)+len(again.remove)+len(again.depart) != 0 {
+		if again := diff(have, want, math.MaxInt); len(again.raise)+len(again.cut)+len(again.remove)+len(again.depart) != 0 {
 			t.Fatalf("a second plan is not empty: %+v", again)
 		}
 	})
