@@ -111,6 +111,10 @@ type Engine struct {
 	// after is done at the end of the turn, when what it asked for is written and
 	// published.
 	after []func()
+	// written is done at the end of a turn that leaves no portion of bulk work
+	// behind; portions says that the last one did.
+	written  []func()
+	portions bool
 	// memory is what an earlier process saved; operator what operators asked for,
 	// as saved.
 	memory   recollection
@@ -307,6 +311,9 @@ func (e *Engine) Run(ctx context.Context) error {
 
 // wait returns how long nothing is due.
 func (e *Engine) wait(now time.Time) time.Duration {
+	if e.portions {
+		return 0
+	}
 	next := now.Add(time.Hour)
 	for _, t := range []time.Time{e.retryAt, e.tickAt, e.globalsAt, e.reconcile.at, e.saveAt()} {
 		if !t.IsZero() && t.Before(next) {
@@ -351,14 +358,11 @@ func (e *Engine) turn(ctx context.Context) {
 	if e.connected && e.globalsDue && !now.Before(e.globalsAt) {
 		e.globals(kctx, now)
 	}
-	if e.connected && e.applier.Pending() && (e.retryAt.IsZero() || !now.Before(e.retryAt) || len(e.touched) > 0) {
+	if e.connected && e.applier.Pending() && (e.applier.More() || e.retryAt.IsZero() || !now.Before(e.retryAt) || len(e.touched) > 0) {
 		err = errors.Join(err, e.applier.Flush(kctx, now))
 	}
 	if e.connected {
-		e.outcome(now, err)
-		if err == nil && !e.applier.Pending() {
-			e.tell()
-		}
+		e.settle(now, err)
 	}
 	switch n, _ := e.applier.Draining(); {
 	case n == 0:
@@ -372,6 +376,12 @@ func (e *Engine) turn(ctx context.Context) {
 		f()
 	}
 	e.after = nil
+	if !e.portions {
+		for _, f := range e.written {
+			f()
+		}
+		e.written = nil
+	}
 }
 
 // Backoff bounds between attempts at a table that refuses or is not there.

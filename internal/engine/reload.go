@@ -23,7 +23,7 @@ func (ev reloadEvent) handle(e *Engine) {
 	vcs, holds := e.held(ev.config.VirtualServers, lookup(values))
 	e.install(vcs, holds, lookup(values))
 	e.reload = Reload{At: time.Now(), OK: true}
-	e.after = append(e.after, func() { close(ev.done) })
+	e.written = append(e.written, func() { close(ev.done) })
 }
 
 // install replaces the virtual servers: those that match keep their state.
