@@ -236,7 +236,9 @@ func (d *daemon) run(ctx context.Context, signals <-chan os.Signal) error {
 		endChecks()
 		return nil
 	})
-	d.ready(begun)
+	if d.engine.Written(gctx) == nil {
+		d.ready(begun)
+	}
 	err := group.Wait()
 	endOutward()
 	err = errors.Join(err, <-outwardDone, <-outwardDone)
