@@ -29,7 +29,8 @@ type Applier struct {
 	parked drainList
 	due    due
 	// more: the last Flush stopped at the end of a portion.
-	more bool
+	more    bool
+	portion int
 	// limits are the drain_timeouts of servers that were configured with one of
 	// their own and are no more.
 	limits map[parkedKey]time.Duration
@@ -64,7 +65,7 @@ func New(conn IPVS, vss []*VirtualServer, log *slog.Logger) *Applier {
 		log = slog.New(slog.DiscardHandler)
 	}
 	a := &Applier{
-		conn: conn, log: log,
+		conn: conn, log: log, portion: portion,
 		mirror: map[ipvs.ServiceKey]*actual{},
 		limits: map[parkedKey]time.Duration{},
 		drift:  map[ipvs.ServiceKey]*drift{},

@@ -31,6 +31,9 @@ type mark struct {
 	// whole: all of it; else what is at these positions.
 	whole bool
 	some  []position
+	// from is how many of its claims have been raised already, in their order. It saves
+	// a long installation from looking at all of them with every portion.
+	from int
 	// urgent: it was, before it was held.
 	urgent bool
 	errs   []error
@@ -56,7 +59,7 @@ func (q *queue) mark(k ipvs.ServiceKey) *mark {
 // whole marks all of a service.
 func (q *queue) whole(k ipvs.ServiceKey) {
 	m := q.mark(k)
-	m.whole, m.some = true, nil
+	m.whole, m.some, m.from = true, nil, 0
 }
 
 // part marks one destination, by a claim of it.

@@ -37,7 +37,7 @@ func (a *Applier) Flush(ctx context.Context, now time.Time) error {
 		a.due.resume()
 	}
 	a.more = false
-	left := portion
+	left := a.portion
 	for round := range rounds {
 		stale := staleSet{}
 		a.write(ctx, a.urgentWork(), stale, now)
@@ -121,10 +121,25 @@ func (a *Applier) bulkWork(limit int) (ws []*work, left int) {
 		if !ok {
 			break
 		}
-		w := a.newWork(k, nil, true, false, limit)
+		m := a.due.bulk.marks[k]
+		long := a.room(k)-m.from > limit
+		var w *work
+		if long {
+			// All raises come before the first cut, so that it does to look at the
+			// next claims and to take their raises. The last portion looks at all.
+			w = a.newWork(k, a.positions(k, m.from, limit), false, false, math.MaxInt)
+			m.from += limit
+		} else {
+			w = a.newWork(k, nil, true, false, limit)
+		}
 		if w == nil {
 			a.due.bulk.drop(k)
 			continue
+		}
+		if long {
+			if w.plan = (plan{raise: w.plan.raise, more: true}); w.plan.size() == 0 {
+				continue
+			}
 		}
 		limit -= w.plan.size()
 		if ws = append(ws, w); w.plan.more {
@@ -146,6 +161,18 @@ func (a *Applier) newWork(k ipvs.ServiceKey, some []position, whole, urgent bool
 	w := &work{key: k, want: want, plan: diff(a.mirror[k], want, limit), urgent: urgent, whole: whole}
 	a.unpark(w)
 	return w
+}
+
+// positions are n of a service's claims, in order.
+func (a *Applier) positions(k ipvs.ServiceKey, from, n int) []position {
+	some := make([]position, 0, n)
+	for _, c := range a.owners[k] {
+		for i := from; i < c.vs.positions() && len(some) < n; i++ {
+			some = append(some, position{c, int32(i)})
+		}
+		from = max(from-c.vs.positions(), 0)
+	}
+	return some
 }
 
 // fail puts a service aside.

@@ -29,6 +29,7 @@ func (m *model) restartWithState(t *rapid.T) {
 	}
 	owned, parked := m.a.Owned(), m.a.parked.drains
 	m.a = New(m.table, vss, nil)
+	m.a.portion = m.portion
 	m.a.Remember(owned)
 	m.ok(m.a.Adopt(t.Context()))
 	m.vss = nil

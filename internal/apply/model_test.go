@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"net/netip"
@@ -70,6 +71,8 @@ type model struct {
 	vss     map[config.VSKey]*framework.VirtualServer
 	now     time.Time
 	timeout bool
+	// portion is how much bulk work a flush does.
+	portion int
 	// before is what each service held when the sequence of operations began.
 	before map[ipvs.ServiceKey]bool
 	// conns are the live connections that the model gave to destinations.
@@ -161,7 +164,19 @@ func (m *model) failed(k parkedKey) bool {
 
 func (m *model) flush() error {
 	m.begin()
-	return m.a.Flush(m.t.Context(), m.now)
+	return m.rest(m.a.Flush(m.t.Context(), m.now))
+}
+
+// rest writes what portions are left, as the engine does.
+func (m *model) rest(err error) error {
+	for n := 0; m.a.More(); n++ {
+		if n == 1000 {
+			m.t.Fatal("there is always one more portion")
+		}
+		m.begin()
+		err = errors.Join(err, m.a.Flush(m.t.Context(), m.now))
+	}
+	return err
 }
 
 // settled checks that the table is what is wanted: every wanted destination
@@ -223,6 +238,7 @@ func (m *model) boot(cfgs []*config.VirtualServer, how framework.Trust) {
 		vss = append(vss, Translate(c))
 	}
 	m.a = New(m.table, vss, nil)
+	m.a.portion = m.portion
 	if err := m.a.Adopt(m.t.Context()); err != nil {
 		m.t.Fatal(err)
 	}
@@ -296,7 +312,8 @@ func (m *model) ok(err error) {
 // and every sequence ends with the table as wanted.
 func TestNoStateOnTheWayIsEmpty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		m := &model{t: t, table: ipvstest.New(), now: epoch, timeout: rapid.Bool().Draw(t, "timeout")}
+		m := &model{t: t, table: ipvstest.New(), now: epoch, timeout: rapid.Bool().Draw(t, "timeout"),
+			portion: rapid.SampledFrom([]int{portion, 1, 2, 3}).Draw(t, "portion")}
 		m.foreign = ipvs.ServiceKey{Family: ipvs.INET, Protocol: ipvs.TCP, Addr: netip.MustParseAddr("203.0.113.1"), Port: 80}
 		m.ok(m.table.AddService(t.Context(), ipvs.Service{ServiceKey: m.foreign, Scheduler: "rr"}))
 		hows := []framework.Trust{trust, distrust}
@@ -337,6 +354,13 @@ func TestNoStateOnTheWayIsEmpty(t *testing.T) {
 				}
 				m.a.Replace(vss)
 				m.init(cfgs, how())
+				if rapid.Bool().Draw(t, "a verdict comes amid it") {
+					m.begin()
+					_ = m.a.Flush(t.Context(), m.now)
+					if f, i := m.drawServer(t); f != nil {
+						m.verdict(t, f, i)
+					}
+				}
 				m.ok(m.flush())
 				m.settled()
 			},
@@ -356,7 +380,7 @@ func TestNoStateOnTheWayIsEmpty(t *testing.T) {
 				if rapid.Bool().Draw(t, "a verdict comes before it is seen") {
 					if f, i := m.drawServer(t); f != nil {
 						m.verdict(t, f, i)
-						_ = m.a.Flush(t.Context(), m.now)
+						_ = m.rest(m.a.Flush(t.Context(), m.now))
 					}
 				}
 				m.reconcile(t)
@@ -387,7 +411,7 @@ func TestNoStateOnTheWayIsEmpty(t *testing.T) {
 			"tick": func(t *rapid.T) {
 				m.now = m.now.Add(time.Minute)
 				m.begin()
-				m.ok(m.a.Tick(t.Context(), m.now))
+				m.ok(m.rest(m.a.Tick(t.Context(), m.now)))
 			},
 			"restart": func(t *rapid.T) {
 				var cfgs []*config.VirtualServer
@@ -448,7 +472,7 @@ func (m *model) reconcile(t *rapid.T) {
 		n := len(m.table.Attempts())
 		m.table.FailReads(func(ipvs.ServiceKey) error { return ipvs.ErrInterrupted })
 		if m.a.Pending() {
-			_ = m.a.Flush(t.Context(), m.now)
+			_ = m.rest(m.a.Flush(t.Context(), m.now))
 			n = len(m.table.Attempts())
 		}
 		_ = m.a.Reconcile(t.Context(), m.now)
@@ -458,7 +482,7 @@ func (m *model) reconcile(t *rapid.T) {
 		}
 	}
 	m.begin()
-	m.ok(m.a.Reconcile(t.Context(), m.now))
+	m.ok(m.rest(m.a.Reconcile(t.Context(), m.now)))
 }
 
 // meddle is somebody else at work in our services.
