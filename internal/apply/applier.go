@@ -77,7 +77,8 @@ func New(conn IPVS, vss []*VirtualServer, log *slog.Logger) *Applier {
 func (a *Applier) configure(vss []*VirtualServer) {
 	a.vss, a.byKey, a.owners = nil, make(map[config.VSKey]*claim, len(vss)), make(map[ipvs.ServiceKey][]*claim, len(vss))
 	for _, vs := range vss {
-		c := &claim{vs: vs, facts: newFacts(len(vs.Servers)), order: len(a.vss)}
+		c := newClaim(vs)
+		c.order = len(a.vss)
 		a.vss = append(a.vss, c)
 		a.byKey[vs.Key] = c
 		for _, s := range vs.Services {
@@ -88,6 +89,8 @@ func (a *Applier) configure(vss []*VirtualServer) {
 		}
 	}
 }
+
+func newClaim(vs *VirtualServer) *claim { return &claim{vs: vs, facts: newFacts(len(vs.Servers))} }
 
 // Connect replaces the table, for when the kernel's becomes reachable. Adopt must
 // follow.
@@ -126,25 +129,29 @@ func (a *Applier) Replace(vss []*VirtualServer) {
 	a.due.replaced()
 	for _, k := range slices.SortedFunc(maps.Keys(a.mirror), compareServices) {
 		a.due.bulk.whole(k)
-		m := a.mirror[k]
-		m.serving = 0
+		a.mirror[k].serving = 0
 		if len(a.owners[k]) > 0 || len(old[k]) == 0 {
 			continue
 		}
-		// Nobody can say the bound of a service that is gone, so keep its last.
-		for i := range m.slots {
-			m.slots[i].why = whyVSRemoved
-		}
-		was := old[k][0].vs
-		m.timeout, m.atOnce = was.DrainTimeout, false
-		if datagram(k) {
-			m.timeout, m.atOnce = was.UDPDrainTimeout, was.UDPDrainTimeout == 0
-		}
+		a.abandon(k, old[k][0].vs)
 	}
 	for k, d := range a.parked.drains {
 		d.limit = a.limit(k)
 	}
 	a.parked.known = false
+}
+
+// abandon notes why a service that nobody claims any more leaves, and its last bound:
+// nobody can say it later.
+func (a *Applier) abandon(k ipvs.ServiceKey, was *VirtualServer) {
+	m := a.mirror[k]
+	for i := range m.slots {
+		m.slots[i].why = whyVSRemoved
+	}
+	m.timeout, m.atOnce = was.DrainTimeout, false
+	if datagram(k) {
+		m.timeout, m.atOnce = was.UDPDrainTimeout, was.UDPDrainTimeout == 0
+	}
 }
 
 // SetAlive records one real server's verdict; false is a failure. While the sorry server serves it

@@ -259,7 +259,8 @@ func (a *Applier) endDrains(ctx context.Context, keys []parkedKey, seen map[park
 			a.due.bulk.whole(k)
 		}
 	}
-	if a.Pending() {
+	// While portions are left the caller comes back at once anyway.
+	if a.Pending() && !a.more {
 		errs = append(errs, a.Flush(ctx, now))
 	}
 	return errors.Join(errs...)
@@ -299,29 +300,33 @@ func (a *Applier) limit(k parkedKey) time.Duration {
 // a drain_timeout of their own. What it had configured is no stranger any more.
 func (a *Applier) keepLimits() {
 	for _, c := range a.vss {
-		for _, s := range c.vs.Services {
-			m := a.mirror[s.ServiceKey]
-			if m == nil {
+		a.keepLimitsOf(c)
+	}
+}
+
+func (a *Applier) keepLimitsOf(c *claim) {
+	for _, s := range c.vs.Services {
+		m := a.mirror[s.ServiceKey]
+		if m == nil {
+			continue
+		}
+		for i := range c.vs.Servers {
+			rs := &c.vs.Servers[i]
+			dk := at(rs.Dest, s.ServiceKey).DestinationKey
+			slot := m.at(dk)
+			if slot < 0 {
 				continue
 			}
-			for i := range c.vs.Servers {
-				rs := &c.vs.Servers[i]
-				dk := at(rs.Dest, s.ServiceKey).DestinationKey
-				slot := m.at(dk)
-				if slot < 0 {
-					continue
-				}
-				m.slots[slot].why = whyNone
-				if k := (parkedKey{s.ServiceKey, dk}); rs.DrainTimeout != c.vs.DrainTimeout {
-					a.limits[k] = rs.DrainTimeout
-				} else if len(a.limits) > 0 {
-					delete(a.limits, k)
-				}
+			m.slots[slot].why = whyNone
+			if k := (parkedKey{s.ServiceKey, dk}); rs.DrainTimeout != c.vs.DrainTimeout {
+				a.limits[k] = rs.DrainTimeout
+			} else if len(a.limits) > 0 {
+				delete(a.limits, k)
 			}
-			if rs := c.vs.SorryServer; rs != nil {
-				if slot := m.at(at(rs.Dest, s.ServiceKey).DestinationKey); slot >= 0 {
-					m.slots[slot].why = whyNone
-				}
+		}
+		if rs := c.vs.SorryServer; rs != nil {
+			if slot := m.at(at(rs.Dest, s.ServiceKey).DestinationKey); slot >= 0 {
+				m.slots[slot].why = whyNone
 			}
 		}
 	}

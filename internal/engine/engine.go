@@ -296,6 +296,12 @@ func (e *Engine) Run(ctx context.Context) error {
 	defer timer.Stop()
 	for {
 		timer.Reset(e.wait(time.Now()))
+		if e.portions {
+			// What happened goes before what is left.
+			for _, ev := range e.inbox.take() {
+				ev.handle(e)
+			}
+		}
 		select {
 		case <-ctx.Done():
 			return e.stop(ctx)
@@ -343,6 +349,7 @@ func (e *Engine) turn(ctx context.Context) {
 		e.connect(kctx)
 	}
 	var err error
+	before := e.applier.Operations()
 	switch n, deadline := e.applier.Draining(); {
 	case !e.connected:
 	case e.reconcileDue(now):
@@ -358,7 +365,9 @@ func (e *Engine) turn(ctx context.Context) {
 	if e.connected && e.globalsDue && !now.Before(e.globalsAt) {
 		e.globals(kctx, now)
 	}
-	if e.connected && e.applier.Pending() && (e.applier.More() || e.retryAt.IsZero() || !now.Before(e.retryAt) || len(e.touched) > 0) {
+	// One portion of bulk work is enough for a turn.
+	written := e.applier.More() && e.applier.Operations() != before
+	if e.connected && e.applier.Pending() && !written && (e.applier.More() || e.retryAt.IsZero() || !now.Before(e.retryAt) || len(e.touched) > 0) {
 		err = errors.Join(err, e.applier.Flush(kctx, now))
 	}
 	if e.connected {
