@@ -224,6 +224,41 @@ func TestReloadOfOne(t *testing.T) {
 	}
 }
 
+// TestPortionsRaiseBeforeTheyCut: a reload that gives 2,000 servers less weight, drops
+// 1,000 and adds 3,000 adds all of them, over several portions, before it takes anything
+// away.
+func TestPortionsRaiseBeforeTheyCut(t *testing.T) {
+	both := farm(2, 3000)
+	for _, rs := range both[0].RealServers {
+		rs.Weight = 2
+	}
+	r := loaded(t, both[0])
+	next := farm(1, 1)[0]
+	next.RealServers = nil
+	for _, rs := range both[0].RealServers[:2000] {
+		less := *rs
+		less.Weight = 1
+		next.RealServers = append(next.RealServers, &less)
+	}
+	next.RealServers = append(next.RealServers, both[1].RealServers...)
+	r.reload(trust, next)
+	if n := 1 + r.writeAll(); n < 5 {
+		t.Errorf("written in %d portions", n)
+	}
+	cuts := 0
+	for _, op := range r.table.Log() {
+		switch {
+		case op.Kind != ipvs.OpAddDest:
+			cuts++
+		case cuts > 0:
+			t.Fatalf("%s after %d cuts", op, cuts)
+		}
+	}
+	if cuts != 2000+2*1000 { // to weight 0, and out
+		t.Errorf("%d operations that take something away", cuts)
+	}
+}
+
 // TestWorkIsInProportion: what one verdict costs does not depend on how many servers
 // there are.
 func TestWorkIsInProportion(t *testing.T) {
