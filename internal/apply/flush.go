@@ -85,9 +85,8 @@ type work struct {
 	key  ipvs.ServiceKey
 	want *target
 	plan plan
-	// urgent: it goes before the bulk, and again if it fails. whole: all of the
-	// service is looked at.
-	urgent, whole bool
+	// urgent: it goes before the bulk, and again if it fails.
+	urgent bool
 	// later: its bulk is still to come, and makes what cannot be made safely now.
 	later bool
 	// failed: it met an error.
@@ -158,7 +157,7 @@ func (a *Applier) newWork(k ipvs.ServiceKey, some []position, whole, urgent bool
 		a.due.hold(k, urgent, nil)
 		return nil
 	}
-	w := &work{key: k, want: want, plan: diff(a.mirror[k], want, limit), urgent: urgent, whole: whole}
+	w := &work{key: k, want: want, plan: diff(a.mirror[k], want, limit), urgent: urgent}
 	a.unpark(w)
 	return w
 }
