@@ -121,6 +121,8 @@ type Global struct {
 	// kernel; 0 is only on events.
 	ReconcileInterval time.Duration
 	Drift             Drift
+	// ShareChecks has equal checks of several virtual servers run once.
+	ShareChecks bool
 }
 
 // Mail is how and to whom alerts are mailed. Nothing is mailed without both To and

@@ -76,6 +76,7 @@ func build(x *index, tree *syntax.Tree) (*config.Config, diag.List) {
 	b.raw.global.StopTimeout = config.DefaultStopTimeout
 	b.raw.global.ManageSysctls = true
 	b.raw.global.DepartureHold = config.DefaultDepartureHold
+	b.raw.global.ShareChecks = true
 	b.raw.global.Mail.Timeout = defaultMailTimeout
 	b.raw.global.StartupTimeout, b.raw.global.ShutdownTimeout = defaultScriptTimeout, defaultScriptTimeout
 	b.top = &frame{b: b}

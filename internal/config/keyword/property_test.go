@@ -99,6 +99,7 @@ func drawConfig(t draw) *config.Config {
 	g.OnStop = rapid.SampledFrom([]config.OnStop{config.OnStopRemove, config.OnStopKeep, config.OnStopDrain}).Draw(t, "on stop")
 	g.StopTimeout = drawTime(t, "stop timeout", time.Millisecond, time.Hour)
 	g.ManageSysctls, g.Conntrack, g.TrustNew = drawBool(t, "sysctls"), drawBool(t, "conntrack"), drawBool(t, "trust")
+	g.ShareChecks = drawBool(t, "share")
 	g.UDPDrainTimeout = rapid.SampledFrom([]time.Duration{config.DefaultUDPDrainTimeout, 0, time.Minute}).Draw(t, "udp drain")
 	g.ReconcileInterval = rapid.SampledFrom([]time.Duration{config.DefaultReconcileInterval, 0, 2 * time.Second}).Draw(t, "reconcile")
 	g.Drift = rapid.SampledFrom([]config.Drift{config.DriftRepair, config.DriftReport}).Draw(t, "drift")

@@ -113,6 +113,8 @@ func globalRows() []keyword {
 					g.Drift = config.DriftReport
 				}
 			})},
+		{name: "share_checks", arg: boolean(), extension: true, def: "on", doc: "real servers of several virtual servers with an equal check, at equal intervals, are asked once for all of them; each virtual server keeps its own retries, rise, weights and quorum",
+			set: g(func(g *config.Global, v *value) { g.ShareChecks = v.yes })},
 
 		{name: "include_check", arg: custom("[+|-]read match wildcard_match brace_match", 0), doc: "which include problems are errors; the language layer reads it"},
 	}
