@@ -96,13 +96,17 @@ func New(conn IPVS, vss []*VirtualServer, log *slog.Logger) *Applier {
 func (a *Applier) configure(vss []*VirtualServer) {
 	a.vss, a.byKey, a.owners = nil, make(map[config.VSKey]*claim, len(vss)), make(map[ipvs.ServiceKey][]*claim, len(vss))
 	for _, vs := range vss {
-		c := &claim{vs: vs, facts: Facts{Alive: make([]bool, len(vs.Servers)), Failed: make([]bool, len(vs.Servers)), Weight: make([]int64, len(vs.Servers)), Maintenance: make([]bool, len(vs.Servers))}}
+		c := newClaim(vs)
 		a.vss = append(a.vss, c)
 		a.byKey[vs.Key] = c
 		for _, s := range vs.Services {
 			a.owners[s.ServiceKey] = append(a.owners[s.ServiceKey], c)
 		}
 	}
+}
+
+func newClaim(vs *VirtualServer) *claim {
+	return &claim{vs: vs, facts: Facts{Alive: make([]bool, len(vs.Servers)), Failed: make([]bool, len(vs.Servers)), Weight: make([]int64, len(vs.Servers)), Maintenance: make([]bool, len(vs.Servers))}}
 }
 
 // Connect replaces the table, for when the kernel's becomes reachable. Adopt must
@@ -141,15 +145,7 @@ func (a *Applier) Replace(vss []*VirtualServer) {
 		if len(a.owners[k]) > 0 || len(old[k]) == 0 {
 			continue
 		}
-		// Nobody can say the bound of a service that is gone, so keep its last.
-		for _, d := range a.mirror[k].order {
-			a.why[parkedKey{k, d}] = whyVSRemoved
-		}
-		was := old[k][0].vs
-		a.mirror[k].timeout, a.mirror[k].atOnce = was.DrainTimeout, false
-		if datagram(k) {
-			a.mirror[k].timeout, a.mirror[k].atOnce = was.UDPDrainTimeout, was.UDPDrainTimeout == 0
-		}
+		a.abandon(k, old[k][0].vs)
 	}
 	for k, d := range a.parked {
 		d.limit = a.limit(k)

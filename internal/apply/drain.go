@@ -238,17 +238,21 @@ func (a *Applier) limit(k parkedKey) time.Duration {
 // a drain_timeout of their own.
 func (a *Applier) keepLimits() {
 	for _, c := range a.vss {
-		for _, rs := range c.vs.Servers {
-			for _, s := range c.vs.Services {
-				k := parkedKey{s.ServiceKey, at(rs.Dest, s.ServiceKey).DestinationKey}
-				m := a.mirror[s.ServiceKey]
-				switch {
-				case m == nil || !m.has(k.dest):
-				case rs.DrainTimeout != c.vs.DrainTimeout:
-					a.limits[k] = rs.DrainTimeout
-				default:
-					delete(a.limits, k)
-				}
+		a.keepLimitsOf(c)
+	}
+}
+
+func (a *Applier) keepLimitsOf(c *claim) {
+	for _, rs := range c.vs.Servers {
+		for _, s := range c.vs.Services {
+			k := parkedKey{s.ServiceKey, at(rs.Dest, s.ServiceKey).DestinationKey}
+			m := a.mirror[s.ServiceKey]
+			switch {
+			case m == nil || !m.has(k.dest):
+			case rs.DrainTimeout != c.vs.DrainTimeout:
+				a.limits[k] = rs.DrainTimeout
+			default:
+				delete(a.limits, k)
 			}
 		}
 	}

@@ -22,6 +22,10 @@ import (
 type Scheduler interface {
 	Add(checker.Task)
 	Remove(checker.ID)
+	// Update replaces a task's probe and leaves its phase; RunNow has it run at once
+	// besides.
+	Update(checker.Task)
+	RunNow(checker.ID)
 	// Overdue is how late the most overdue task is.
 	Overdue() time.Duration
 }
@@ -82,8 +86,12 @@ type Engine struct {
 	byKey      map[config.VSKey]*server
 	uses       map[string][]fileUse
 	applier    *apply.Applier
-	nextID     checker.ID
-	tasks      map[checker.ID]*task
+	// values are those of the track files.
+	values map[string]int64
+	nextID checker.ID
+	// runs are those that others may join, by what they ask; rules those in use.
+	runs       map[uint64]*run
+	rules      map[rules]*rules
 	touched    map[*server]bool
 	allTouched bool
 	// headTouched: something of no virtual server's has changed.
@@ -128,7 +136,11 @@ type Engine struct {
 	reconcile reconciling
 
 	published atomic.Pointer[published]
-	reader    lazyReader
+	// running is config, for those that plan what another one changes; logAll its
+	// checker_log_all_failures, for the scheduler's side.
+	running atomic.Pointer[config.Config]
+	logAll  atomic.Bool
+	reader  lazyReader
 }
 
 // server is one virtual server: the framework's state with what only people need.
@@ -172,7 +184,7 @@ func New(opts Options) *Engine {
 	e := &Engine{
 		opts: opts, log: opts.Log, inbox: newInbox(),
 		syncing: map[ipvs.SyncState]bool{}, orders: map[orderKey]Order{}, holds: map[config.VSKey]*hold{},
-		tasks: map[checker.ID]*task{}, byKey: map[config.VSKey]*server{}, touched: map[*server]bool{},
+		runs: map[uint64]*run{}, rules: map[rules]*rules{}, uses: map[string][]fileUse{}, byKey: map[config.VSKey]*server{}, touched: map[*server]bool{},
 		started: time.Now(), stopping: newStopping(),
 	}
 	e.published.Store(&published{})
@@ -198,11 +210,6 @@ type fileEvent struct {
 	value int64
 }
 
-type reloadEvent struct {
-	config *config.Config
-	done   chan struct{}
-}
-
 type callEvent struct {
 	call func(*Engine)
 	done chan struct{}
@@ -210,20 +217,6 @@ type callEvent struct {
 
 // FileValue reports a watched file's new value.
 func (e *Engine) FileValue(name string, value int64) { e.inbox.send(fileEvent{name, value}) }
-
-// Reload swaps in a configuration that has been validated and returns at the end of
-// the turn that applied it. What the kernel refuses is retried and no error here;
-// the error says that the loop did not answer.
-func (e *Engine) Reload(ctx context.Context, cfg *config.Config) error {
-	done := make(chan struct{})
-	e.inbox.send(reloadEvent{cfg, done})
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("reload: %w", context.Cause(ctx))
-	}
-}
 
 // ReloadFailed records that a reload was refused, for status.
 func (e *Engine) ReloadFailed(ctx context.Context, refusal error) error {
@@ -252,17 +245,20 @@ func (e *Engine) call(ctx context.Context, f func(*Engine)) error {
 // writes what is wanted and adds the checkers. A table that cannot be reached is
 // not an error: it is retried.
 func (e *Engine) Start(ctx context.Context, cfg *config.Config) error {
-	values := e.opts.Files.Watch(cfg.TrackFiles)
+	e.values = e.opts.Files.Watch(cfg.TrackFiles)
 	e.applier = apply.New(nil, translate(cfg.VirtualServers), e.log)
 	e.applier.ReportOnly(cfg.Global.Drift == config.DriftReport)
 	e.remember(e.opts.Saved)
-	e.config, e.generation = cfg, e.memory.generation+1
+	e.configure(cfg)
+	e.generation = e.memory.generation + 1
 	e.reload = Reload{At: time.Now(), OK: true}
 	e.connect(ctx)
 	for _, vc := range cfg.VirtualServers {
-		e.noteStart(e.resume(vc, lookup(values), time.Now()))
+		vs := e.resume(vc, lookup(e.values), time.Now())
+		e.vss = append(e.vss, vs)
+		e.add(vs)
+		e.noteStart(vs)
 	}
-	e.index()
 	for _, vs := range e.vss {
 		if err := e.applier.Init(vs.VirtualServer); err != nil {
 			return err
@@ -307,6 +303,9 @@ func (e *Engine) Run(ctx context.Context) error {
 
 // wait returns how long nothing is due.
 func (e *Engine) wait(now time.Time) time.Duration {
+	if e.connected && e.reconcile.due {
+		return 0
+	}
 	next := now.Add(time.Hour)
 	for _, t := range []time.Time{e.retryAt, e.tickAt, e.globalsAt, e.reconcile.at, e.saveAt()} {
 		if !t.IsZero() && t.Before(next) {
@@ -338,6 +337,7 @@ func (e *Engine) turn(ctx context.Context) {
 	var err error
 	switch n, deadline := e.applier.Draining(); {
 	case !e.connected:
+	case e.reconcileDue(now) && e.reconcile.behind: // after what the reload changed
 	case e.reconcileDue(now):
 		err = e.reconcileNow(kctx, now)
 	case n > 0 && (!e.tickAt.IsZero() && !now.Before(e.tickAt) || !deadline.IsZero() && !now.Before(deadline)):
@@ -368,6 +368,7 @@ func (e *Engine) turn(ctx context.Context) {
 	}
 	e.save(now, len(e.touched) > 0 || e.allTouched || e.headTouched)
 	e.publish(now)
+	e.after = append(e.after, e.reconcile.done(e.connected)...)
 	for _, f := range e.after {
 		f()
 	}

@@ -16,14 +16,14 @@ func (ev callEvent) handle(e *Engine) {
 // handle ignores a verdict whose checker a reload removed or replaced.
 func (ev verdictEvent) handle(e *Engine) {
 	t := ev.task
-	if e.tasks[t.id] != t {
+	if t.run == nil {
 		return
 	}
-	vs := t.vs
+	vs, server, check := t.vs, int(t.server), int(t.check)
 	e.catchUp(vs, time.Now())
-	rs := vs.Servers[t.server]
+	rs := vs.Servers[server]
 	// The weight first: a server that comes back comes back with it.
-	change, err := vs.SetDynamic(t.server, t.check, ev.dynamic)
+	change, err := vs.SetDynamic(server, check, ev.dynamic)
 	if err != nil {
 		e.log.Error("Weight lost, this is a bug", "err", err)
 		return
@@ -32,22 +32,22 @@ func (ev verdictEvent) handle(e *Engine) {
 	if !ev.changed {
 		return
 	}
-	r, name := t.rules.Load(), rsName(rs.Config.Key, vs.Config)
+	kind, name := rs.Config.Checkers[check].Kind.String(), rsName(rs.Config.Key, vs.Config)
 	if ev.verdict == framework.Down {
-		vs.rs[t.server].failed = fmt.Sprintf("%s: %s", r.kind, ev.outcome.Reason)
-		e.log.Warn("Check failed", "checker", r.kind, "rs", name, "vs", vs.name, "reason", ev.outcome.Reason,
+		vs.rs[server].failed = fmt.Sprintf("%s: %s", kind, ev.outcome.Reason)
+		e.log.Warn("Check failed", "checker", kind, "rs", name, "vs", vs.name, "reason", ev.outcome.Reason,
 			"attempt", fmt.Sprintf("%d/%d", ev.attempt, ev.limit), "took", ev.outcome.Took.Round(time.Microsecond))
 	} else {
-		e.log.Info("Check passed", "checker", r.kind, "rs", name, "vs", vs.name, "reason", ev.outcome.Reason, "took", ev.outcome.Took.Round(time.Microsecond))
+		e.log.Info("Check passed", "checker", kind, "rs", name, "vs", vs.name, "reason", ev.outcome.Reason, "took", ev.outcome.Took.Round(time.Microsecond))
 	}
-	unverified, known := rs.Unverified(), rs.Checkers[t.check] != framework.Unknown
-	change, err = vs.SetVerdict(t.server, t.check, ev.verdict)
+	unverified, known := rs.Unverified(), rs.Checkers[check] != framework.Unknown
+	change, err = vs.SetVerdict(server, check, ev.verdict)
 	if err != nil {
 		e.log.Error("Verdict lost, this is a bug", "err", err)
 		return
 	}
-	body := mailOf(rs.Config.Checkers[t.check], ev.verdict, ev.outcome)
-	told := change.Of(t.server).AliveChanged
+	body := mailOf(rs.Config.Checkers[check], ev.verdict, ev.outcome)
+	told := change.Of(server).AliveChanged
 	if unverified && !rs.Alive() && !rs.Unverified() {
 		// It was never up, but now it is known to be down: keepalived tells of an
 		// alpha server's first failure too.
@@ -57,11 +57,12 @@ func (ev verdictEvent) handle(e *Engine) {
 	}
 	e.apply(vs, change, body)
 	if !told && (known || ev.verdict == framework.Down) {
-		e.noteChecker(vs, rs, t.check, body)
+		e.noteChecker(vs, rs, check, body)
 	}
 }
 
 func (ev fileEvent) handle(e *Engine) {
+	e.values[ev.name] = ev.value
 	for _, u := range e.uses[ev.name] {
 		e.catchUp(u.vs, time.Now())
 		rs := u.vs.Servers[u.server]

@@ -60,7 +60,6 @@ func (e *Engine) setOperator(section json.RawMessage) {
 // survives makes the state of this moment. Nothing in it is shared with the loop.
 func (e *Engine) survives(now time.Time) *state.State {
 	s := &state.State{Version: state.Version, Saved: now, Generation: e.generation, Operator: e.operator}
-	s.Verdicts = make([]state.Verdict, 0, len(e.tasks))
 	for _, o := range e.applier.Owned() {
 		svc := state.Service{Service: o.Service, DrainTimeout: o.Timeout, Destinations: make([]state.Destination, 0, len(o.Destinations))}
 		for _, d := range o.Destinations {
@@ -73,14 +72,15 @@ func (e *Engine) survives(now time.Time) *state.State {
 		s.Services = append(s.Services, svc)
 	}
 	for _, vs := range e.vss {
-		s.VirtualServers = append(s.VirtualServers, state.VirtualServer{VirtualServer: vs.Config.Key.String(), Quorum: vs.QuorumUp()})
+		key := vs.Config.Key.String()
+		s.VirtualServers = append(s.VirtualServers, state.VirtualServer{VirtualServer: key, Quorum: vs.QuorumUp()})
 		for i, rs := range vs.Servers {
 			for k, t := range vs.tasks[i] {
 				if t == nil || rs.Checkers[k] == framework.Unknown {
 					continue
 				}
 				v := state.Verdict{
-					Key: t.rules.Load().saved,
+					Key: t.saved(key),
 					Up:  rs.Checkers[k] == framework.Up, At: t.confirmation(),
 				}
 				if !v.Up {
