@@ -2,6 +2,7 @@ package framework
 
 import (
 	"fmt"
+	"strconv"
 
 	"github.com/sluice-lb/sluice/internal/config"
 )
@@ -92,53 +93,65 @@ func Next(old *VirtualServer, cfg *config.VirtualServer, trust Trust, values Val
 	return vs, vs.evaluate()
 }
 
-// MatchCheckers pairs each new checker with the first unused old one of the same
-// definition: the result has, for each new index, the old index or -1.
+// MatchCheckers pairs each new checker with the first unused old one that asks the
+// same: the result has, for each new index, the old index or -1.
 func MatchCheckers(old, new []*config.Checker) []int {
-	free := map[string][]int{}
-	for j, c := range old {
-		d := Definition(c)
-		free[d] = append(free[d], j)
-	}
 	match := make([]int, len(new))
+	used := make([]bool, len(old))
 	for i, c := range new {
 		match[i] = -1
-		d := Definition(c)
-		if js := free[d]; len(js) > 0 {
-			match[i], free[d] = js[0], js[1:]
+		for j, o := range old {
+			if !used[j] && config.SameProbe(o, c) {
+				match[i], used[j] = j, true
+				break
+			}
 		}
 	}
 	return match
 }
 
-// Definition returns a text that is equal for two checkers exactly when they ask
-// the same question of the same target. When a check runs (delay_loop, retry,
-// alpha ...) is not part of it: a change of those keeps the state.
+// Definition returns a text that is equal for two checkers exactly when
+// config.SameProbe finds them the same. It names a check in the state file, so that
+// another text means that verdicts of an earlier version are not found.
 func Definition(c *config.Checker) string {
-	s := fmt.Sprintf("%d|%+v", c.Kind, c.Conn)
+	b := make([]byte, 0, 160)
+	b = strconv.AppendInt(b, int64(c.Kind), 10)
+	b = append(b, "|{Target:"...)
+	b = append(b, c.Conn.Target.String()...)
+	b = append(b, " BindAddr:"...)
+	b = append(b, c.Conn.BindAddr.String()...)
+	b = append(b, " BindPort:"...)
+	b = strconv.AppendUint(b, uint64(c.Conn.BindPort), 10)
+	b = append(b, " BindIf:"...)
+	b = append(b, c.Conn.BindIf...)
+	b = append(b, " FWMark:"...)
+	b = strconv.AppendUint(b, uint64(c.Conn.FWMark), 10)
+	b = append(b, " Timeout:"...)
+	b = append(b, c.Conn.Timeout.String()...)
+	b = append(b, '}')
 	if c.File != nil {
-		s += fmt.Sprintf("|file=%s", c.File.Name)
+		b = append(append(b, "|file="...), c.File.Name...)
 	}
 	switch {
 	case c.SMTP != nil:
-		s += fmt.Sprintf("|%q", c.SMTP.Helo)
+		b = strconv.AppendQuote(append(b, '|'), c.SMTP.Helo)
 	case c.DNS != nil:
-		s += fmt.Sprintf("|%s %q", c.DNS.Type, c.DNS.Name)
+		b = fmt.Appendf(b, "|%s %q", c.DNS.Type, c.DNS.Name)
 	case c.UDP != nil:
 		u := c.UDP
-		s += fmt.Sprintf("|%t %x|%t %x %x %d-%d", u.Payload != nil, u.Payload, u.Require, u.Reply, u.Mask, u.Min, u.Max)
+		b = fmt.Appendf(b, "|%t %x|%t %x %x %d-%d", u.Payload != nil, u.Payload, u.Require, u.Reply, u.Mask, u.Min, u.Max)
 	case c.Misc != nil:
 		m := c.Misc
-		s += fmt.Sprintf("|%q %q %q|%v %t", m.Script.Argv, m.Script.User, m.Script.Group, m.Timeout, m.Dynamic)
+		b = fmt.Appendf(b, "|%q %q %q|%v %t", m.Script.Argv, m.Script.User, m.Script.Group, m.Timeout, m.Dynamic)
 	}
 	if h := c.HTTP; h != nil {
-		s += fmt.Sprintf("|%d|%q|%t|%q|%q|%t", h.Protocol, h.VirtualHost, h.SNI, h.SNIName, h.SNIVirtualHost, h.TLSCompliant)
+		b = fmt.Appendf(b, "|%d|%q|%t|%q|%q|%t", h.Protocol, h.VirtualHost, h.SNI, h.SNIName, h.SNIVirtualHost, h.TLSCompliant)
 		for _, u := range h.URLs {
-			s += fmt.Sprintf("|url %q %q %v %t %x %t", u.Path, u.VirtualHost, u.Status, u.HasDigest, u.Digest, u.TLSCompliant)
+			b = fmt.Appendf(b, "|url %q %q %v %t %x %t", u.Path, u.VirtualHost, u.Status, u.HasDigest, u.Digest, u.TLSCompliant)
 			if r := u.Regex; r != nil {
-				s += fmt.Sprintf(" regex %q %t %q %d %d %t", r.Pattern, r.NoMatch, r.Options, r.MinOffset, r.MaxOffset, r.HasMax)
+				b = fmt.Appendf(b, " regex %q %t %q %d %d %t", r.Pattern, r.NoMatch, r.Options, r.MinOffset, r.MaxOffset, r.HasMax)
 			}
 		}
 	}
-	return s
+	return string(b)
 }

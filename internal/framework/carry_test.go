@@ -1,6 +1,8 @@
 package framework
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -169,6 +171,12 @@ func TestDefinitionSeesEverything(t *testing.T) {
 		c := base()
 		change(c)
 		d := Definition(c)
+		if config.SameProbe(c, base()) {
+			t.Errorf("%s: asks the same", name)
+		}
+		if conn := fmt.Sprintf("%d|%+v", c.Kind, c.Conn); !strings.HasPrefix(d, conn) {
+			t.Errorf("%s: definition %q does not begin with %q", name, d, conn)
+		}
 		if other, ok := seen[d]; ok {
 			t.Errorf("%s has the definition of %s", name, other)
 		}
