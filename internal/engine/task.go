@@ -79,9 +79,9 @@ func (t *task) names() []any {
 }
 
 // judge takes the outcome of a run that ended now, and says when this checker wants
-// the next one. early: a run for somebody else found what was known; if this
-// checker's own is not due yet, that is no further retry of it, nor a further step of
-// its rise.
+// the next one. early: a run for somebody else may have found what was known; as long
+// as this checker's own is not due, that is no further retry of it, nor a further step
+// of its rise.
 func (t *task) judge(e *Engine, o *checker.Outcome, was *lastOutcome, now time.Time, early bool) time.Duration {
 	since := now.Sub(e.started)
 	t.mu.Lock()
@@ -101,7 +101,9 @@ func (t *task) judge(e *Engine, o *checker.Outcome, was *lastOutcome, now time.T
 	attempt, limit := t.machine.Failures()+1, t.machine.Limit(r.Rules)
 	before := t.machine.Verdict()
 	changed, next := false, t.due-since
-	if early = early && next > min(r.DelayLoop, r.DelayBeforeRetry)/16; !early {
+	// Only where runs are counted, so that in peace all members keep one rhythm.
+	early = early && ok == (before == framework.Down) && next > min(r.DelayLoop, r.DelayBeforeRetry)/16
+	if !early {
 		changed, next = t.machine.Step(r.Rules, ok)
 		if r.fromStart {
 			next = max(next-o.Took, time.Microsecond)
