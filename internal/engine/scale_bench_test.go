@@ -45,9 +45,11 @@ func realServer(n int) *config.RealServer {
 
 // counting is a scheduler that runs nothing.
 type counting struct {
-	added, removed, updated, hurried int
-	tasks                            map[checker.ID]checker.Task
+	counts
+	tasks map[checker.ID]checker.Task
 }
+
+type counts struct{ added, removed, updated, hurried int }
 
 func (c *counting) Add(t checker.Task) {
 	c.added++
