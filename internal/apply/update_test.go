@@ -18,6 +18,11 @@ import (
 
 // drawSharing draws a configuration whose virtual servers may share a service.
 func drawSharing(t *rapid.T, was []*config.VirtualServer) []*config.VirtualServer {
+	if rapid.IntRange(0, 4).Draw(t, "other order") == 0 {
+		cfgs := slices.Clone(was)
+		slices.Reverse(cfgs)
+		return cfgs
+	}
 	cfgs := drawConfig(t)
 	for i, c := range cfgs {
 		if rapid.Bool().Draw(t, "shares") {
@@ -74,6 +79,11 @@ func TestUpdateIsReplace(t *testing.T) {
 				ok(as[0].Init(fs[c.Key]))
 			}
 			as[1].Update(order, changed)
+			for k := range vss {
+				if fs[k] == nil && as[1].Lookup(k) != nil {
+					t.Errorf("%s is gone and still known", k)
+				}
+			}
 			for _, vs := range changed {
 				ok(as[1].Init(fs[vs.Key]))
 			}

@@ -496,3 +496,28 @@ func BenchmarkJudge(b *testing.B) {
 		})
 	}
 }
+
+// TestSharedRunsAreLeftAlone by a start, and by a reload that changes what is shared
+// with nobody.
+func TestSharedRunsAreLeftAlone(t *testing.T) {
+	sched := &counting{}
+	e, _ := still(t, common(50, 10), sched)
+	if sched.counts != (counts{added: 10}) {
+		t.Errorf("a start: %+v", sched.counts)
+	}
+	cfg := common(1, 10)
+	e.change(t, planned(e.running.Load(), cfg))
+	sched.counts = counts{}
+	for _, change := range []func(*config.Checker){
+		func(c *config.Checker) { c.DelayBeforeRetry *= 2 },
+		func(c *config.Checker) { c.DelayLoop *= 2 },
+		func(c *config.Checker) { c.Retry++ },
+	} {
+		cfg = again(cfg)
+		eachCheck(cfg, func(_ int, c *config.Checker) { change(c) })
+		e.change(t, planned(e.running.Load(), cfg))
+		if sched.counts != (counts{}) {
+			t.Errorf("a reload of other intervals: %+v", sched.counts)
+		}
+	}
+}
