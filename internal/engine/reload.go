@@ -346,7 +346,7 @@ func (e *Engine) take(t *task, vs *server, i, k int) {
 func (e *Engine) addTask(vs *server, i, k int, c *config.Checker, strict, spread bool) *task {
 	t := &task{vs: vs, server: int32(i), check: int32(k), rules: e.ruleset(c), machine: framework.ResumeMachine(vs.Servers[i].Checkers[k], strict)}
 	if vs.suspended {
-		t.run = &run{engine: e, last: lastOutcome{told: checker.Unable}}
+		t.run = &run{engine: e, last: lastOutcome{told: unable}}
 		return t
 	}
 	first := time.Duration(0)

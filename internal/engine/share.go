@@ -37,23 +37,25 @@ type lastOutcome struct {
 	reason string
 	took   time.Duration
 	// at is when it ended, in Unix nanoseconds; 0 for no run yet.
-	at     int64
-	result checker.Result
-	// told is the last result that said something of the server, Unable for none.
-	told checker.Result
+	at int64
+	// result is a checker.Result; told the last one that said something of the server,
+	// Unable for none. There is one for each run: a byte will do.
+	result, told uint8
 }
+
+const unable = uint8(checker.Unable)
 
 // judge takes one run's outcome on the scheduler's side.
 func (r *run) judge(o checker.Outcome) time.Duration {
 	now := time.Now()
 	r.mu.Lock()
 	was, members := r.last, r.members
-	r.last = lastOutcome{reason: o.Reason, took: o.Took, at: now.UnixNano(), result: o.Result, told: o.Result}
+	r.last = lastOutcome{reason: o.Reason, took: o.Took, at: now.UnixNano(), result: uint8(o.Result), told: uint8(o.Result)}
 	if o.Result == checker.Unable {
 		r.last.told = was.told
 	}
 	r.mu.Unlock()
-	early := len(members) > 1 && was.told == o.Result
+	early := len(members) > 1 && was.told == uint8(o.Result)
 	next := time.Duration(math.MaxInt64)
 	for _, t := range members {
 		next = min(next, t.judge(r.engine, &o, &was, now, early))
@@ -132,7 +134,7 @@ func (e *Engine) enlist(t *task, first time.Duration) bool {
 		return false
 	}
 	e.nextID++
-	r := &run{id: e.nextID, engine: e, members: []*task{t}, due: due, last: lastOutcome{told: checker.Unable}}
+	r := &run{id: e.nextID, engine: e, members: []*task{t}, due: due, last: lastOutcome{told: unable}}
 	if t.run != nil {
 		r.last, r.sum = t.run.outcome(), t.run.sum
 	}

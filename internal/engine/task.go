@@ -88,7 +88,7 @@ func (t *task) judge(e *Engine, o *checker.Outcome, was *lastOutcome, now time.T
 	r := t.rules
 	if o.Result == checker.Unable {
 		t.due = since + r.DelayLoop
-		if was.result != checker.Unable || was.reason != o.Reason {
+		if was.result != unable || was.reason != o.Reason {
 			args := append(t.names(), "reason", o.Reason)
 			t.mu.Unlock()
 			e.log.Error("Check could not run, the last verdict stays", args...)
@@ -117,7 +117,7 @@ func (t *task) judge(e *Engine, o *checker.Outcome, was *lastOutcome, now time.T
 	weighed := t.weigh(o)
 	dynamic := t.dynamic
 	var args []any
-	again := was.result == checker.Unable
+	again := was.result == unable
 	failed := !ok && !early && before != framework.Down && (r.logAll || e.logAll.Load())
 	if again || failed {
 		args = t.names()
@@ -181,7 +181,7 @@ func (t *task) status() Checker {
 		c.Shared = len(r.members)
 	}
 	if l := &r.last; l.at != 0 {
-		c.Last, c.LastReason, c.LastAt, c.Took = l.result.String(), l.reason, time.Unix(0, l.at), l.took
+		c.Last, c.LastReason, c.LastAt, c.Took = checker.Result(l.result).String(), l.reason, time.Unix(0, l.at), l.took
 	}
 	return c
 }

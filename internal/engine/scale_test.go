@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/sluice-lb/sluice/internal/apply"
 	"github.com/sluice-lb/sluice/internal/checker"
@@ -93,6 +94,17 @@ func BenchmarkMemory(b *testing.B) {
 				runtime.KeepAlive(table)
 			}
 		})
+	}
+}
+
+// TestSizes: there is one of each for every real server. What makes them larger should
+// be worth it ten thousand times.
+func TestSizes(t *testing.T) {
+	if n := unsafe.Sizeof(task{}); n > 96 {
+		t.Errorf("a task has %d bytes", n)
+	}
+	if n := unsafe.Sizeof(run{}); n > 128 {
+		t.Errorf("a run has %d bytes", n)
 	}
 }
 
