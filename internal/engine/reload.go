@@ -234,9 +234,10 @@ func (e *Engine) replace(was *server, vc *config.VirtualServer, h *hold) *server
 	if delete(e.holds, vc.Key); h != nil {
 		e.holds[vc.Key] = h
 	}
-	fvs, quorum := framework.Next(was.VirtualServer, vc, e.trustNew(was, vc), lookup(e.values), e.ordersOf(vc.Key))
+	stays := keys(vc)
+	fvs, quorum := framework.Next(was.VirtualServer, vc, e.trustNew(was, stays), lookup(e.values), e.ordersOf(vc.Key))
 	vs := e.adopt(fvs, was, false)
-	e.noteGone(was, keys(vc), false, mailRemove)
+	e.noteGone(was, stays, false, mailRemove)
 	e.logQuorum(vs, quorum)
 	e.noteQuorum(vs, quorum, mailQuorum(vs, quorum))
 	e.remove(was)
@@ -248,8 +249,7 @@ func (e *Engine) replace(was *server, vc *config.VirtualServer, h *hold) *server
 // one of those that stay is healthy the pool can wait for the newcomer's first good
 // check; otherwise keepalived's rule holds, since an unchecked server is better
 // than none.
-func (e *Engine) trustNew(was *server, vc *config.VirtualServer) framework.Trust {
-	stays := keys(vc)
+func (e *Engine) trustNew(was *server, stays map[config.RSKey]bool) framework.Trust {
 	healthy := false
 	for _, rs := range was.Servers {
 		if rs.Alive() && !rs.Kept() && rs.Weight() > 0 && stays[rs.Config.Key] {

@@ -114,11 +114,12 @@ func (e *Engine) findRun(rc *config.RealServer, c *config.Checker) *run {
 // logged, if the check cannot be run.
 func (e *Engine) enlist(t *task, first time.Duration) bool {
 	_, rc, c := t.config()
-	due := time.Since(e.started) + first
+	now := time.Since(e.started)
 	if r := e.findRun(rc, c); r != nil {
 		r.mu.Lock()
 		r.members = append(slices.Clip(slices.Clone(r.members)), t)
-		late := due < r.due
+		// One that is due may be under way, and its judge have taken the list before.
+		late := now+first < r.due || r.due <= now
 		r.mu.Unlock()
 		t.setRun(r)
 		if late {
@@ -134,7 +135,7 @@ func (e *Engine) enlist(t *task, first time.Duration) bool {
 		return false
 	}
 	e.nextID++
-	r := &run{id: e.nextID, engine: e, members: []*task{t}, due: due, last: lastOutcome{told: unable}}
+	r := &run{id: e.nextID, engine: e, members: []*task{t}, due: now + first, last: lastOutcome{told: unable}}
 	if t.run != nil {
 		r.last, r.sum = t.run.outcome(), t.run.sum
 	}
