@@ -113,6 +113,8 @@ type Connection struct {
 	FWMark uint32
 	// Timeout is the one deadline from connect to last byte.
 	Timeout time.Duration
+	// Close is how a TCP connection ends.
+	Close Close
 }
 
 // Schedule is when a checker runs and how many results make a verdict.
