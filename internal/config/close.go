@@ -1,5 +1,12 @@
 package config
 
+// DefaultCheckerThreads is that of global_defs' checker_threads, and MaxCheckerThreads
+// its bound.
+const (
+	DefaultCheckerThreads = 1
+	MaxCheckerThreads     = 64
+)
+
 // Close is checker_close: how a check ends its TCP connection.
 type Close uint8
 
@@ -17,4 +24,18 @@ func (c Close) String() string {
 		return "reset"
 	}
 	return "normal"
+}
+
+// threads prints checker_threads where it is not the default.
+func (p *printer) threads(g *Global) {
+	if g.CheckerThreads > DefaultCheckerThreads {
+		p.ext("checker_threads", number(g.CheckerThreads))
+	}
+}
+
+// end prints how a check's connection ends where that is not the default.
+func (p *printer) end(c *Connection) {
+	if c.Close != CloseNormal {
+		p.ext("checker_close", c.Close.String())
+	}
 }

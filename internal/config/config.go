@@ -121,11 +121,9 @@ type Global struct {
 	// kernel; 0 is only on events.
 	ReconcileInterval time.Duration
 	Drift             Drift
-	// CheckerThreads is how many threads lead the checks that need no goroutine.
+	// CheckerThreads is how many threads lead the checks that need no goroutine; 0 is
+	// the default.
 	CheckerThreads int
-	// CheckerClose is how their connections end unless a virtual or real server says
-	// otherwise.
-	CheckerClose Close
 }
 
 // Mail is how and to whom alerts are mailed. Nothing is mailed without both To and

@@ -63,6 +63,7 @@ func (v *validator) global(g *Global) {
 		v.need(!s.Group.IsValid() || s.Group.IsMulticast(), "lvs_sync_daemon group %s", s.Group)
 	}
 	v.need(g.Process.RealTime >= 0 && g.Process.RealTime <= 99, "real-time priority %d", g.Process.RealTime)
+	v.need(g.CheckerThreads >= 0 && g.CheckerThreads <= MaxCheckerThreads, "checker_threads %d", g.CheckerThreads)
 	v.need(g.Process.Nice >= -20 && g.Process.Nice <= 19, "priority %d", g.Process.Nice)
 }
 

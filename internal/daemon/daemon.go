@@ -129,7 +129,8 @@ type daemon struct {
 	errors    map[string]bool
 
 	notify  *Notifier
-	sched   *checker.Scheduler
+	sched   *checker.Front
+	threads int // that sched has
 	files   *files
 	engine  *engine.Engine
 	outward *outward
@@ -156,7 +157,8 @@ func newDaemon(opts Options, cfg *config.Config, found diag.List) (*daemon, erro
 	for _, missing := range host.MissingCapabilities() {
 		d.log.Warn("Missing a capability", "capability", missing.Name, "needed_for", missing.Feature)
 	}
-	d.sched = checker.NewScheduler(checker.Options{})
+	d.threads = max(cfg.Global.CheckerThreads, config.DefaultCheckerThreads)
+	d.sched = checks(d.threads)
 	d.files = newFiles(d.log)
 	d.outward = newOutward(d.log, opts.Observe)
 	d.outward.configure(cfg)
@@ -387,6 +389,7 @@ func (d *daemon) reload(ctx context.Context) engine.Reload {
 	d.outward.configure(cfg)
 	d.settle(cfg)
 	d.pingRefused(ctx, cfg)
+	d.threadsStay(cfg)
 	if err := d.engine.Reload(ctx, cfg); err != nil {
 		d.log.Error("Reload not finished", "err", err)
 		return engine.Reload{At: begun, Error: err.Error()}

@@ -115,7 +115,7 @@ func MatchCheckers(old, new []*config.Checker) []int {
 // the same question of the same target. When a check runs (delay_loop, retry,
 // alpha ...) is not part of it: a change of those keeps the state.
 func Definition(c *config.Checker) string {
-	s := fmt.Sprintf("%d|%+v", c.Kind, c.Conn)
+	s := fmt.Sprintf("%d|%s", c.Kind, connectionText(&c.Conn))
 	if c.File != nil {
 		s += fmt.Sprintf("|file=%s", c.File.Name)
 	}

@@ -128,6 +128,7 @@ func TestDefinitionSeesEverything(t *testing.T) {
 		"bind if":      func(c *config.Checker) { c.Conn.BindIf = "eth0" },
 		"mark":         func(c *config.Checker) { c.Conn.FWMark = 1 },
 		"timeout":      func(c *config.Checker) { c.Conn.Timeout = 1 },
+		"close":        func(c *config.Checker) { c.Conn.Close = config.CloseReset },
 		"protocol":     func(c *config.Checker) { c.HTTP.Protocol = config.HTTP11 },
 		"virtualhost":  func(c *config.Checker) { c.HTTP.VirtualHost = "a" },
 		"sni":          func(c *config.Checker) { c.HTTP.SNI = true },
@@ -173,6 +174,10 @@ func TestDefinitionSeesEverything(t *testing.T) {
 			t.Errorf("%s has the definition of %s", name, other)
 		}
 		seen[d] = name
+	}
+	// Verdicts that an earlier version saved are found by it.
+	if got, want := Definition(tcp("10.0.0.1:80")), "1|{Target:10.0.0.1:80 BindAddr:invalid IP BindPort:0 BindIf: FWMark:0 Timeout:0s}"; got != want {
+		t.Errorf("definition %q, want %q", got, want)
 	}
 	if a, b := Definition(base()), Definition(base()); a != b {
 		t.Error("equal checkers have different definitions")

@@ -72,6 +72,7 @@ func build(x *index, tree *syntax.Tree) (*config.Config, diag.List) {
 	b.raw.tracks = map[string]*rawTrack{}
 	b.raw.global.DrainInterval = config.DefaultDrainInterval
 	b.raw.global.UDPDrainTimeout = config.DefaultUDPDrainTimeout
+	b.raw.global.CheckerThreads = config.DefaultCheckerThreads
 	b.raw.global.ReconcileInterval = config.DefaultReconcileInterval
 	b.raw.global.StopTimeout = config.DefaultStopTimeout
 	b.raw.global.ManageSysctls = true

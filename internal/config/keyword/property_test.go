@@ -102,6 +102,7 @@ func drawConfig(t draw) *config.Config {
 	g.UDPDrainTimeout = rapid.SampledFrom([]time.Duration{config.DefaultUDPDrainTimeout, 0, time.Minute}).Draw(t, "udp drain")
 	g.ReconcileInterval = rapid.SampledFrom([]time.Duration{config.DefaultReconcileInterval, 0, 2 * time.Second}).Draw(t, "reconcile")
 	g.Drift = rapid.SampledFrom([]config.Drift{config.DriftRepair, config.DriftReport}).Draw(t, "drift")
+	g.CheckerThreads = rapid.SampledFrom([]int{config.DefaultCheckerThreads, 2, config.MaxCheckerThreads}).Draw(t, "threads")
 	drawDaemon(t, g)
 	if drawBool(t, "ssl") {
 		c.SSL = &config.SSL{Certificate: drawText(t, "certificate"), Key: drawText(t, "key"), Password: drawText(t, "password"), CA: drawText(t, "ca")}
@@ -342,6 +343,10 @@ func drawChecker(t draw, g *config.Global, vs *config.VirtualServer, rs *config.
 	}
 	if drawBool(t, "bind") {
 		c.Conn.BindAddr, c.Conn.BindPort = drawAddr(t, v6, "source"), drawPort(t, 0, "source port")
+	}
+	switch kind {
+	case config.TCPCheck, config.HTTPGet, config.SSLGet, config.SMTPCheck:
+		c.Conn.Close = rapid.SampledFrom([]config.Close{config.CloseNormal, config.CloseReset}).Draw(t, "close")
 	}
 	c.Schedule = config.Schedule{
 		DelayLoop: drawTime(t, "loop", time.Microsecond, time.Hour), DelayBeforeRetry: drawTime(t, "before", 0, time.Hour),

@@ -41,6 +41,7 @@ type checkDefaults struct {
 	delayLoop, beforeRetry, warmup, timeout opt[time.Duration]
 	retry, rise                             opt[uint32]
 	alpha                                   opt[bool]
+	close                                   opt[config.Close]
 }
 
 // raw is a finished configuration before anything was resolved.
@@ -65,6 +66,8 @@ type raw struct {
 	// pidDir is use_pid_dir; defaultReloadFile is reload_file without a path.
 	pidDir, defaultReloadFile bool
 
+	// close is the default of checker_close.
+	close       opt[config.Close]
 	security    bool
 	scriptUsers [2]string
 	// smtpAlert and smtpAlertChecker are the defaults of smtp_alert.

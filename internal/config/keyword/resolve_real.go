@@ -170,6 +170,7 @@ func (b *builder) checker(d *draft, r *rawReal, c *rawChecker, servicePort uint1
 	ck.Conn = config.Connection{
 		BindAddr: c.bind, BindPort: c.bindPort, BindIf: c.bindIf, FWMark: c.mark,
 		Timeout: first(5*time.Second, c.timeout, r.timeout, d.raw.timeout),
+		Close:   b.endOf(c.kind, &c.checkDefaults, &r.checkDefaults, &d.raw.checkDefaults),
 	}
 	target, port := c.ip, c.port
 	if !target.IsValid() {

@@ -113,6 +113,9 @@ func globalRows() []keyword {
 					g.Drift = config.DriftReport
 				}
 			})},
+		{name: "checker_threads", arg: strictNumber(1, config.MaxCheckerThreads), extension: true, def: "1", doc: "threads that lead TCP_CHECK and plain HTTP_GET; read at the start",
+			set: g(func(g *config.Global, v *value) { g.CheckerThreads = int(v.num) })},
+		closeRow("normal", func(f *frame) *opt[config.Close] { return &f.b.raw.close }),
 
 		{name: "include_check", arg: custom("[+|-]read match wildcard_match brace_match", 0), doc: "which include problems are errors; the language layer reads it"},
 	}
