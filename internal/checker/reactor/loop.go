@@ -378,10 +378,12 @@ func (l *Loop) obey(c *command) {
 			t.replace()
 		}
 	case runNow:
-		if t.state == idle {
-			at := l.queue.At(t.ref)
+		if t.state != idle {
+			return
+		}
+		if at := l.queue.At(t.ref); at > c.at {
 			t.keep = at
-			l.queue.Move(t.ref, min(at, c.at))
+			l.queue.Move(t.ref, c.at)
 		}
 	}
 }
