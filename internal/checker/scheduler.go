@@ -37,8 +37,8 @@ type Task struct {
 	// same Probe again.
 	ID    ID
 	Probe Probe
-	// Judge is called with the outcome of each run, on the scheduler's goroutine,
-	// and returns the delay until the next run, counted from the completion of
+	// Judge is called with the outcome of each run, on the goroutine of the
+	// Scheduler or the thread of the loop that runs the task, and returns the delay until the next run, counted from the completion of
 	// this one. While it blocks no run is started and Overdue rises: late, never
 	// lost.
 	Judge Judge
