@@ -125,7 +125,7 @@ func (l *Loop) dial(t *task, c *config.Connection) error {
 	if k != nil {
 		// A used socket may be of an address or an interface that is gone: if so a new
 		// one finds the reason.
-		if errno := l.sys.connect(k.fd, &t.to); errno == 0 || errno == unix.EINPROGRESS {
+		if errno := l.sys.connect(k.fd, &t.to); begun(errno) {
 			l.engage(t, k, deadline)
 			return nil
 		}
@@ -135,7 +135,7 @@ func (l *Loop) dial(t *task, c *config.Connection) error {
 	if err != nil {
 		return err
 	}
-	if errno := l.sys.connect(k.fd, &t.to); errno != 0 && errno != unix.EINPROGRESS {
+	if errno := l.sys.connect(k.fd, &t.to); !begun(errno) {
 		l.close(k, false)
 		return dial.Fail(c, "connect", "", false, errno)
 	}
@@ -146,6 +146,11 @@ func (l *Loop) dial(t *task, c *config.Connection) error {
 	}
 	l.engage(t, k, deadline)
 	return nil
+}
+
+// begun tells whether a connect goes on, or is through already.
+func begun(errno syscall.Errno) bool {
+	return errno == 0 || errno == unix.EINPROGRESS || errno == unix.EINTR
 }
 
 // engage gives a task its connection, which has been begun.
