@@ -65,7 +65,7 @@ func (ev fileEvent) handle(e *Engine) {
 	for _, u := range e.uses[ev.name] {
 		e.catchUp(u.vs, time.Now())
 		rs := u.vs.Servers[u.server]
-		if rs.Files[u.use].Checker >= 0 {
+		if rs.Files()[u.use].Checker >= 0 {
 			u.vs.rs[u.server].failed = fmt.Sprintf("FILE_CHECK: track_file %s is %d", ev.name, ev.value)
 		}
 		change, err := u.vs.SetFile(u.server, u.use, ev.value)

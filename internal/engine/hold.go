@@ -121,11 +121,11 @@ func adds(vc, was *config.VirtualServer) bool {
 // frozen is a departing server's configuration. What files add to its weight stays as
 // it is: nobody watches them for it any more.
 func frozen(rs *framework.RealServer) *config.RealServer {
-	if len(rs.Files) == 0 {
+	if len(rs.Files()) == 0 {
 		return rs.Config
 	}
 	rc := *rs.Config
-	for _, f := range rs.Files {
+	for _, f := range rs.Files() {
 		add, _ := f.Status()
 		rc.Weight += add
 	}
@@ -197,7 +197,7 @@ func (e *Engine) endHolds(now time.Time) {
 	values := map[string]int64{}
 	for _, vs := range e.vss {
 		for _, rs := range vs.Servers {
-			for _, f := range rs.Files {
+			for _, f := range rs.Files() {
 				values[f.Name] = f.Value
 			}
 		}

@@ -241,7 +241,7 @@ func (e *Engine) guard(ts []operand, o Order) error {
 			byVS[t.vs] = map[int]framework.Order{}
 			order = append(order, t.vs)
 		}
-		f := t.vs.Servers[t.server].Order
+		f := t.vs.Servers[t.server].Order()
 		if o.Kind == VerbDrain {
 			f.Drain = true
 		} else {

@@ -109,11 +109,11 @@ func (e *Engine) piece(vs *server, now time.Time) *piece {
 		}
 		for j, c := range rs.Config.Checkers {
 			out.Checkers = append(out.Checkers, Checker{Kind: c.Kind.String(), Target: targetOf(c), Verdict: rs.Checkers[j].String()})
-			if d := rs.Dynamic[j]; d.Set {
-				out.Dynamic = append(out.Dynamic, Dynamic{c.Kind.String() + " " + targetOf(c), d.Weight})
+			if ds := rs.Dynamic(); ds != nil && ds[j].Set {
+				out.Dynamic = append(out.Dynamic, Dynamic{c.Kind.String() + " " + targetOf(c), ds[j].Weight})
 			}
 		}
-		for _, f := range rs.Files {
+		for _, f := range rs.Files() {
 			contribution, fault := f.Status()
 			out.TrackFiles = append(out.TrackFiles, TrackFile{Name: f.Name, Path: e.path(f.Name), Value: f.Value, Contribution: contribution, Fault: fault})
 		}
@@ -140,13 +140,13 @@ func situate(vs *server, rs *framework.RealServer, sit *situation) (State, strin
 	switch {
 	case rs.Maintenance():
 		why := "weight 0"
-		for _, f := range rs.Files {
+		for _, f := range rs.Files() {
 			if c, fault := f.Status(); fault || c < 0 {
 				why = fmt.Sprintf("track_file %s is %d", f.Name, f.Value)
 				break
 			}
 		}
-		for i, d := range rs.Dynamic {
+		for i, d := range rs.Dynamic() {
 			if d.Set && d.Weight == 0 {
 				why = fmt.Sprintf("%s asks for weight 0", rs.Config.Checkers[i].Kind)
 			}

@@ -197,7 +197,7 @@ func (e *Engine) index() {
 	e.uses = map[string][]fileUse{}
 	for _, vs := range e.vss {
 		for i, rs := range vs.Servers {
-			for j, f := range rs.Files {
+			for j, f := range rs.Files() {
 				e.uses[f.Name] = append(e.uses[f.Name], fileUse{vs, i, j})
 			}
 		}

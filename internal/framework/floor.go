@@ -20,9 +20,7 @@ func (vs *VirtualServer) Floor() int {
 func (rs *RealServer) Kept() bool { return rs.kept }
 
 // AtFloor reports whether the floor keeps any server in service.
-func (vs *VirtualServer) AtFloor() bool {
-	return slices.ContainsFunc(vs.Servers, (*RealServer).Kept)
-}
+func (vs *VirtualServer) AtFloor() bool { return vs.tally.kept > 0 }
 
 // keep chooses the servers that the floor keeps in service, given how many are
 // healthy: of those that serve the ones that failed last. One that is out is brought
