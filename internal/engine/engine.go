@@ -84,11 +84,18 @@ type Engine struct {
 	applier    *apply.Applier
 	nextID     checker.ID
 	tasks      map[checker.ID]*task
+	// touched are the virtual servers to be published, with true those of which all
+	// real servers are (mark).
 	touched    map[*server]bool
 	allTouched bool
-	// headTouched: something of no virtual server's has changed.
-	headTouched bool
-	notices     notices
+	// headTouched: something of no virtual server's has changed. tableTouched: the
+	// table was read, or refused something.
+	headTouched, tableTouched bool
+	// owners are the virtual servers of each service; moves those that time will
+	// change.
+	owners  map[ipvs.ServiceKey][]*server
+	moves   moves
+	notices notices
 	// local are this host's addresses, nil as long as nobody told.
 	local *addresses
 	// conn is the table that is written; what it can besides writing services is
@@ -107,7 +114,9 @@ type Engine struct {
 	// orders are what operators asked for, holds the departures that wait for
 	// replacements.
 	orders map[orderKey]Order
-	holds  map[config.VSKey]*hold
+	// ordersDue: they are to be saved.
+	ordersDue bool
+	holds     map[config.VSKey]*hold
 	// after is done at the end of the turn, when what it asked for is written and
 	// published.
 	after []func()
@@ -136,23 +145,25 @@ type server struct {
 	*framework.VirtualServer
 	name  string
 	since time.Time
-	rs    []situation
+	// rs are the situations to be told of: those published, but for what is marked.
+	rs    []*situation
 	tasks [][]*task
+	// marked are the real servers whose situation may have changed.
+	marked []int32
+	// place is where it stands in the configuration. plain: each of its real servers
+	// has a destination of its own, in services that are its alone.
+	place int
+	plain bool
+	// moveAt is when time alone changes something, and move its place by that, from
+	// 1; 0 for none.
+	moveAt time.Time
+	move   int
 	// suspended: no check runs, since its address is not on this host.
 	suspended bool
 	// hold keeps servers that a reload took away; nil for none.
 	hold *hold
 	// floorSince is when it came to its floor; zero while it is not there.
 	floorSince time.Time
-}
-
-// situation is a real server's state since when and why.
-type situation struct {
-	state  State
-	reason string
-	since  time.Time
-	// failed is the outcome that took it down.
-	failed string
 }
 
 // fileUse is one place that a watched file's value goes to.
@@ -319,7 +330,7 @@ func (e *Engine) wait(now time.Time) time.Duration {
 	if _, d := e.applier.Draining(); !d.IsZero() && d.Before(next) {
 		next = d
 	}
-	if t := e.nextMove(); !t.IsZero() && t.Before(next) {
+	if t := e.moves.next(); !t.IsZero() && t.Before(next) {
 		next = t
 	}
 	return max(next.Sub(now), 0)
@@ -331,7 +342,7 @@ func (e *Engine) turn(ctx context.Context) {
 	defer cancel()
 	now := time.Now()
 	e.expire(now)
-	e.advance(now)
+	e.advanceDue(now)
 	if !e.connected && !e.retryAt.IsZero() && !now.Before(e.retryAt) {
 		e.connect(kctx)
 	}
@@ -344,7 +355,7 @@ func (e *Engine) turn(ctx context.Context) {
 		if !now.Before(e.tickAt) {
 			e.tickAt = time.Time{}
 		}
-		e.allTouched = true
+		e.tableTouched = true
 		e.readTimeouts(kctx)
 		err = e.applier.Tick(kctx, now)
 	}
@@ -366,8 +377,10 @@ func (e *Engine) turn(ctx context.Context) {
 	case e.tickAt.IsZero():
 		e.tickAt = now.Add(e.config.Global.DrainInterval)
 	}
-	e.save(now, len(e.touched) > 0 || e.allTouched || e.headTouched)
+	e.saveOrders()
+	changed := len(e.touched) > 0 || e.allTouched || e.headTouched || e.tableTouched
 	e.publish(now)
+	e.save(now, changed)
 	for _, f := range e.after {
 		f()
 	}
@@ -413,7 +426,7 @@ func (e *Engine) outcome(now time.Time, err error) {
 	e.kernel.Operations = e.applier.Operations()
 	if n := e.applier.Repaired(); n != e.kernel.DriftRepaired {
 		e.kernel.DriftRepaired = n
-		e.allTouched = true
+		e.tableTouched = true
 	}
 	if err == nil {
 		if e.reconcile.failed {
@@ -424,7 +437,7 @@ func (e *Engine) outcome(now time.Time, err error) {
 		}
 		if !e.kernel.OK {
 			e.kernel.OK, e.kernel.Error, e.kernel.Since = true, "", now
-			e.allTouched = true
+			e.tableTouched = true
 		}
 		return
 	}
@@ -442,7 +455,7 @@ func (e *Engine) outcome(now time.Time, err error) {
 		e.kernel.Since = now
 	}
 	e.kernel.OK, e.kernel.Error = false, err.Error()
-	e.allTouched = true
+	e.tableTouched = true
 }
 
 // longer is the next pause after one that did not help.

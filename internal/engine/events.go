@@ -28,13 +28,14 @@ func (ev verdictEvent) handle(e *Engine) {
 		e.log.Error("Weight lost, this is a bug", "err", err)
 		return
 	}
+	e.mark(vs, t.server)
 	e.apply(vs, change, "")
 	if !ev.changed {
 		return
 	}
 	r, name := t.rules.Load(), rsName(rs.Config.Key, vs.Config)
 	if ev.verdict == framework.Down {
-		vs.rs[t.server].failed = fmt.Sprintf("%s: %s", r.kind, ev.outcome.Reason)
+		vs.failed(t.server, fmt.Sprintf("%s: %s", r.kind, ev.outcome.Reason))
 		e.log.Warn("Check failed", "checker", r.kind, "rs", name, "vs", vs.name, "reason", ev.outcome.Reason,
 			"attempt", fmt.Sprintf("%d/%d", ev.attempt, ev.limit), "took", ev.outcome.Took.Round(time.Microsecond))
 	} else {
@@ -66,13 +67,14 @@ func (ev fileEvent) handle(e *Engine) {
 		e.catchUp(u.vs, time.Now())
 		rs := u.vs.Servers[u.server]
 		if rs.Files()[u.use].Checker >= 0 {
-			u.vs.rs[u.server].failed = fmt.Sprintf("FILE_CHECK: track_file %s is %d", ev.name, ev.value)
+			u.vs.failed(u.server, fmt.Sprintf("FILE_CHECK: track_file %s is %d", ev.name, ev.value))
 		}
 		change, err := u.vs.SetFile(u.server, u.use, ev.value)
 		if err != nil {
 			e.log.Error("File value lost, this is a bug", "err", err)
 			continue
 		}
+		e.mark(u.vs, u.server)
 		// keepalived mails nothing about files.
 		e.apply(u.vs, change, "")
 	}
@@ -81,8 +83,12 @@ func (ev fileEvent) handle(e *Engine) {
 // apply logs what changed, in keepalived's words where it has them, and hands the
 // facts on; mail is the text of an alert, "" for none.
 func (e *Engine) apply(vs *server, change framework.Change, mail string) {
-	e.touched[vs] = true
+	e.markHead(vs)
+	if change.Quorum != framework.QuorumUnchanged {
+		e.touched[vs] = true // whether they serve depends on it for all
+	}
 	for _, c := range change.Servers {
+		e.mark(vs, c.Index)
 		rs := vs.Servers[c.Index]
 		key, name := rs.Config.Key, rsName(rs.Config.Key, vs.Config)
 		if c.AliveChanged {
@@ -108,6 +114,7 @@ func (e *Engine) apply(vs *server, change framework.Change, mail string) {
 	e.logQuorum(vs, change.Quorum)
 	e.noteQuorum(vs, change.Quorum, mailQuorum(vs, change.Quorum))
 	e.must(e.applier.Quorum(vs.Config.Key, change.Quorum))
+	e.moves.arm(vs)
 }
 
 func (e *Engine) must(err error) {
@@ -117,13 +124,7 @@ func (e *Engine) must(err error) {
 }
 
 func (e *Engine) logAlive(vs *server, rs *framework.RealServer, name string) {
-	alive := 0
-	for _, s := range vs.Servers {
-		if s.Alive() {
-			alive++
-		}
-	}
-	args := []any{"rs", name, "vs", vs.name, "alive", fmt.Sprintf("%d/%d", alive, len(vs.Servers)), "weight", vs.Sum()}
+	args := []any{"rs", name, "vs", vs.name, "alive", fmt.Sprintf("%d/%d", vs.Alive(), len(vs.Servers)), "weight", vs.Sum()}
 	verb, at := "Removing service %s from VS %s", e.log.Warn
 	switch {
 	case rs.Alive() && rs.Config.Inhibit:

@@ -192,6 +192,7 @@ func (e *Engine) endHolds(now time.Time) {
 	if len(ended) == 0 {
 		return
 	}
+	e.advance(now)
 	var vcs []*config.VirtualServer
 	holds := map[config.VSKey]*hold{}
 	values := map[string]int64{}
@@ -228,7 +229,9 @@ func (e *Engine) ends(vs *server, now time.Time) bool {
 	default:
 		why = "departure_hold is over"
 	}
+	e.catchUp(vs, now)
 	for _, i := range unverified(vs) {
+		e.mark(vs, i)
 		e.apply(vs, vs.TrustUnverified(i), "")
 	}
 	if serves(vs, true) && !serves(vs, false) && vs.Config.Sorry == nil {
@@ -236,7 +239,7 @@ func (e *Engine) ends(vs *server, now time.Time) bool {
 			h.over = true
 			e.touched[vs] = true
 			e.log.Error("departure_hold is over and no configured server can serve: those that the reload took away go on, or nothing would",
-				"vs", vs.name, "waits_for", strings.Join(h.view(vs).WaitsFor, " "))
+				"vs", vs.name, "waits_for", strings.Join(h.view(vs, func(i int) bool { return vs.Servers[i].Proven() }).WaitsFor, " "))
 		}
 		return false
 	}
@@ -274,17 +277,17 @@ func letGo(was *server) {
 	}
 }
 
-// view describes a hold for readers.
-func (h *hold) view(vs *server) *Hold {
+// view describes a hold; proven tells of which servers all checks vouch.
+func (h *hold) view(vs *server, proven func(server int) bool) *Hold {
 	if h == nil {
 		return nil
 	}
 	v := &Hold{Since: h.since, Until: h.until, Over: h.over}
-	for _, rs := range vs.Servers {
+	for i, rs := range vs.Servers {
 		switch name := rs.Config.Key.String(); {
 		case h.servers[rs.Config.Key]:
 			v.Servers = append(v.Servers, name)
-		case !rs.Proven():
+		case !proven(i):
 			v.WaitsFor = append(v.WaitsFor, name)
 		}
 	}

@@ -105,7 +105,7 @@ func (e *Engine) adopt(fvs *framework.VirtualServer, was *server, start bool) *s
 		}
 	}
 	for i, rs := range fvs.Servers {
-		sit := situation{since: time.Now()}
+		sit := newSituation(time.Now())
 		var oldTasks []*task
 		var match []int
 		newcomer := true
@@ -195,7 +195,9 @@ func (e *Engine) dropTasks(tasks [][]*task) {
 // index rebuilds which real servers a watched file moves.
 func (e *Engine) index() {
 	e.uses = map[string][]fileUse{}
+	e.moves = nil
 	for _, vs := range e.vss {
+		e.moves.arm(vs)
 		for i, rs := range vs.Servers {
 			for j, f := range rs.Files() {
 				e.uses[f.Name] = append(e.uses[f.Name], fileUse{vs, i, j})

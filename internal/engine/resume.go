@@ -79,7 +79,7 @@ func (e *Engine) resume(vc *config.VirtualServer, values framework.Values, now t
 			}
 			t.recall(v)
 			if !v.Up {
-				vs.rs[i].failed = v.Reason
+				vs.failed(i, v.Reason)
 			}
 		}
 	}

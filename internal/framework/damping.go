@@ -20,7 +20,9 @@ type flaps struct {
 }
 
 // any reports whether it remembers anything.
-func (f *flaps) any() bool { return f.level > 0 || len(f.downs) > 0 || !f.until.IsZero() || !f.back.IsZero() }
+func (f *flaps) any() bool {
+	return f.level > 0 || len(f.downs) > 0 || !f.until.IsZero() || !f.back.IsZero()
+}
 
 // holdLimit bounds a hold, in multiples of the time of flap_damping.
 const holdLimit = 10
