@@ -423,7 +423,11 @@ func (e *Engine) connect(ctx context.Context) {
 
 // outcome keeps the kernel's state for people and the retry timer.
 func (e *Engine) outcome(now time.Time, err error) {
-	e.kernel.Operations = e.applier.Operations()
+	if n := e.applier.Operations(); n != e.kernel.Operations {
+		e.kernel.Operations = n
+		// What no event of this turn asked for was due since an earlier one.
+		e.tableTouched = e.tableTouched || len(e.touched) == 0
+	}
 	if n := e.applier.Repaired(); n != e.kernel.DriftRepaired {
 		e.kernel.DriftRepaired = n
 		e.tableTouched = true
