@@ -1,6 +1,9 @@
 package apply
 
-import "github.com/sluice-lb/sluice/pkg/ipvs"
+import (
+	"github.com/sluice-lb/sluice/internal/config"
+	"github.com/sluice-lb/sluice/pkg/ipvs"
+)
 
 // Unsettled returns the services that do not hold just what they should: something of
 // them drains, is still to be written, or was changed by somebody else. Of any other
@@ -80,3 +83,20 @@ func (a *Applier) OwnedService(k ipvs.ServiceKey) (Owned, bool) {
 // Remembers reports whether services of an earlier process were not looked for in the
 // table yet.
 func (a *Applier) Remembers() bool { return len(a.remembered) > 0 }
+
+// AdoptedIn is Adopted for the real servers of one virtual server, who together ask
+// only once whether its service is usable.
+func (a *Applier) AdoptedIn(vs *VirtualServer) func(rs config.RSKey) (exists, usable bool, weight int64) {
+	if vs == nil || len(vs.Services) == 0 || a.mirror[vs.Services[0].ServiceKey] == nil {
+		return func(config.RSKey) (bool, bool, int64) { return false, false, -1 }
+	}
+	k := vs.Services[0].ServiceKey
+	usable := a.serves(k, a.mirror[k])
+	return func(rs config.RSKey) (bool, bool, int64) {
+		weight := int64(-1)
+		if dk, ok := vs.Destination(rs, k); ok {
+			weight = a.Weight(k, dk)
+		}
+		return true, usable, weight
+	}
+}

@@ -163,10 +163,10 @@ func (e *Engine) logQuorum(vs *server, ev framework.QuorumEvent) {
 // or not; one that is not in has to pass a check first, whether it was down or is
 // new; one at weight 0 under inhibit_on_failure or on_failure drain was down.
 func (e *Engine) trustAtStart(vc *config.VirtualServer) framework.Trust {
-	vs := e.applier.Lookup(vc.Key)
+	adopted := e.applier.AdoptedIn(e.applier.Lookup(vc.Key))
 	strangers := e.strangersServe(vc)
 	return func(rc *config.RealServer) bool {
-		exists, usable, weight := e.applier.Adopted(vs, rc.Key)
+		exists, usable, weight := adopted(rc.Key)
 		switch {
 		case weight > 0:
 			return true

@@ -194,4 +194,3 @@ func audit(r *rig, when string) {
 	}
 	synctest.Wait()
 }
-

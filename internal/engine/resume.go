@@ -58,9 +58,10 @@ func (e *Engine) remember(s *state.State) {
 // resume makes the state of a virtual server at the start of the process, from what
 // the table and the state file say of its servers.
 func (e *Engine) resume(vc *config.VirtualServer, values framework.Values, now time.Time) *server {
-	believed := map[*config.RealServer]belief{}
+	believed := make(map[*config.RealServer]belief, len(vc.RealServers))
+	adopted, trust := e.applier.AdoptedIn(e.applier.Lookup(vc.Key)), e.trustAtStart(vc)
 	for _, rc := range vc.RealServers {
-		believed[rc] = e.believe(vc, rc, now)
+		believed[rc] = e.believe(vc, rc, adopted, trust, now)
 	}
 	fvs, _ := framework.Resume(vc,
 		func(rc *config.RealServer) bool { return believed[rc].trusted }, values,
@@ -103,6 +104,9 @@ func (b belief) verdict(checker int) framework.Verdict {
 	return framework.Down
 }
 
+// adopted tells what the table held of a real server (apply.Applier.AdoptedIn).
+type adopted func(config.RSKey) (exists, usable bool, weight int64)
+
 // believe weighs the table against the saved verdicts. The table is the stronger
 // evidence of the two: it was written before the state was saved, and others may
 // have changed it on purpose.
@@ -114,9 +118,9 @@ func (b belief) verdict(checker int) framework.Verdict {
 //     unless the table speaks against it: others serve there and it is out, or it is
 //     at weight 0 with inhibit_on_failure.
 //   - Otherwise what trustAtStart says.
-func (e *Engine) believe(vc *config.VirtualServer, rc *config.RealServer, now time.Time) belief {
+func (e *Engine) believe(vc *config.VirtualServer, rc *config.RealServer, adopted adopted, trust framework.Trust, now time.Time) belief {
 	saved, down, up := e.recollect(vc, rc, now)
-	exists, usable, weight := e.applier.Adopted(e.applier.Lookup(vc.Key), rc.Key)
+	exists, usable, weight := adopted(rc.Key)
 	contradicted := exists && usable && weight < 0 || weight == 0 && (rc.Inhibit || vc.OnFailure == config.OnFailureDrain)
 	switch {
 	case weight > 0:
@@ -131,7 +135,7 @@ func (e *Engine) believe(vc *config.VirtualServer, rc *config.RealServer, now ti
 	case up && !contradicted:
 		return belief{true, saved}
 	}
-	return belief{e.trustAtStart(vc)(rc), make([]*state.Verdict, len(rc.Checkers))}
+	return belief{trust(rc), make([]*state.Verdict, len(rc.Checkers))}
 }
 
 // recollect returns the saved verdicts of a real server's checkers: those that are
