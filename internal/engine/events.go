@@ -84,9 +84,6 @@ func (ev fileEvent) handle(e *Engine) {
 // facts on; mail is the text of an alert, "" for none.
 func (e *Engine) apply(vs *server, change framework.Change, mail string) {
 	e.markHead(vs)
-	if change.Quorum != framework.QuorumUnchanged {
-		e.touched[vs] = true // whether they serve depends on it for all
-	}
 	for _, c := range change.Servers {
 		e.mark(vs, c.Index)
 		rs := vs.Servers[c.Index]
@@ -111,10 +108,14 @@ func (e *Engine) apply(vs *server, change framework.Change, mail string) {
 		e.logProtection(vs, c, name)
 	}
 	e.watchFloor(vs)
+	e.moves.arm(vs)
+	if change.Quorum == framework.QuorumUnchanged {
+		return
+	}
+	e.touched[vs] = true // whether they serve depends on it for all
 	e.logQuorum(vs, change.Quorum)
 	e.noteQuorum(vs, change.Quorum, mailQuorum(vs, change.Quorum))
 	e.must(e.applier.Quorum(vs.Config.Key, change.Quorum))
-	e.moves.arm(vs)
 }
 
 func (e *Engine) must(err error) {

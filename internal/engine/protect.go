@@ -25,6 +25,9 @@ func (e *Engine) catchUp(vs *server, now time.Time) {
 
 // logProtection logs what the floor, flap damping and slow start do with a server.
 func (e *Engine) logProtection(vs *server, c framework.ServerChange, name string) {
+	if !c.KeptChanged && !c.HeldChanged && !c.ShareChanged {
+		return
+	}
 	rs := vs.Servers[c.Index]
 	args := []any{"rs", name, "vs", vs.name}
 	switch {
