@@ -365,7 +365,7 @@ func (d *daemon) reload(ctx context.Context) engine.Reload {
 	defer d.reloading.Unlock()
 	d.tell(d.notify.Reloading())
 	defer func() {
-		d.tell(d.notify.Status(summary(d.engine.Snapshot())))
+		d.tell(d.notify.Status(summary(d.engine.Overview())))
 		d.tell(d.notify.Ready())
 	}()
 	defer d.reloadFile.create(d.config.Global.Paths.ReloadFile)()
@@ -396,7 +396,7 @@ func (d *daemon) reload(ctx context.Context) engine.Reload {
 	}
 	d.config, d.errors = cfg, known(found)
 	saveNew()
-	d.table.reloaded(cfg.Global, d.engine.Snapshot().Kernel.OK)
+	d.table.reloaded(cfg.Global, d.engine.Overview().Kernel.OK)
 	d.log.Info("Reloaded", "file", d.opts.File, "virtual_servers", len(cfg.VirtualServers), "took", time.Since(begun).Round(time.Millisecond))
 	return engine.Reload{At: begun, OK: true}
 }

@@ -106,6 +106,9 @@ func (e *Engine) publish(now time.Time) {
 			vs.marked = nil
 		}
 	}
+	if len(e.touched) > 64 {
+		e.touched = map[*server]bool{} // a big one stays slow to look through
+	}
 	clear(e.touched)
 	e.allTouched, e.headTouched, e.tableTouched = false, false, false
 	e.published.Store(p)

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"iter"
 	"log/slog"
 	"slices"
 	"strings"
@@ -20,7 +21,14 @@ func (e *Engine) Snapshot() *Snapshot {
 	return s
 }
 
-func (e *Engine) snapshot() (*Snapshot, *published) {
+// Overview is Snapshot without the real servers and without the services: a summary
+// of ten thousand need not make them all.
+func (e *Engine) Overview() *Snapshot {
+	s, _ := e.overview()
+	return s
+}
+
+func (e *Engine) overview() (*Snapshot, *published) {
 	p := e.published.Load()
 	s := p.head
 	s.At = time.Now()
@@ -28,14 +36,36 @@ func (e *Engine) snapshot() (*Snapshot, *published) {
 		s.Overdue = e.opts.Scheduler.Overdue()
 	}
 	s.Overrides = slices.Clone(p.head.Overrides)
+	s.VirtualServers = make([]VirtualServer, p.pieces.n)
+	for i := range s.VirtualServers {
+		s.VirtualServers[i] = p.pieces.at(i).vs
+	}
+	return &s, p
+}
+
+// VirtualServers yields what Snapshot has of virtual servers, each made when it is
+// asked for. All are of one moment.
+func (e *Engine) VirtualServers() iter.Seq[VirtualServer] {
+	p := e.published.Load()
+	return func(yield func(VirtualServer) bool) {
+		now := time.Now()
+		for i := range p.pieces.n {
+			if !yield(p.pieces.at(i).read(p.config, now)) {
+				return
+			}
+		}
+	}
+}
+
+func (e *Engine) snapshot() (*Snapshot, *published) {
+	s, p := e.overview()
 	for _, v := range p.leaving {
 		s.Leaving = append(s.Leaving, serviceOf(v.ServiceView))
 	}
-	s.VirtualServers = make([]VirtualServer, p.pieces.n)
 	for i := range s.VirtualServers {
 		s.VirtualServers[i] = p.pieces.at(i).read(p.config, s.At)
 	}
-	return &s, p
+	return s, p
 }
 
 // read puts a piece into words.

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // shared counts what one version shares with another: situations, and the parts
@@ -199,5 +201,28 @@ func TestMovesAreInOrder(t *testing.T) {
 		if vs.Servers[0].Share() != 100 || vs.move != 0 {
 			t.Errorf("%s ends at %d", vs.name, vs.Servers[0].Share())
 		}
+	}
+}
+
+// TestPartsOfASnapshot: what reads less than everything reads the same.
+func TestPartsOfASnapshot(t *testing.T) {
+	e := loaded(t, many(4, 3))
+	flip(e, e.vss[2].tasks[1][0])
+	e.turn(t.Context())
+	whole, o := e.Snapshot(), e.Overview()
+	i := 0
+	for vs := range e.VirtualServers() {
+		want := whole.VirtualServers[i]
+		if diff := cmp.Diff(want, vs); diff != "" {
+			t.Errorf("one at a time (-snapshot +one):\n%s", diff)
+		}
+		want.RealServers, want.Services = nil, nil
+		if diff := cmp.Diff(want, o.VirtualServers[i]); diff != "" {
+			t.Errorf("overview (-snapshot +overview):\n%s", diff)
+		}
+		i++
+	}
+	if i != 4 || o.Kernel != whole.Kernel || o.Generation != whole.Generation {
+		t.Errorf("%d virtual servers; %+v and %+v", i, o.Kernel, whole.Kernel)
 	}
 }

@@ -253,3 +253,25 @@ func BenchmarkVerdict(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkAtTheFloor is a verdict on one of a pool whose floor keeps a part of it.
+func BenchmarkAtTheFloor(b *testing.B) {
+	vs := big(10_000, protections["floor"])
+	for i := range 7000 {
+		mustVerdict(b, vs, i, Down)
+	}
+	for name, servers := range map[string][2]int{"kept": {6000, 7000}, "good": {7000, 10_000}, "out": {0, 1000}} {
+		b.Run(name, func(b *testing.B) {
+			n := 0
+			for b.Loop() {
+				i := servers[0] + n/2%(servers[1]-servers[0])
+				v := Down
+				if vs.Servers[i].Checkers[0] == Down {
+					v = Up
+				}
+				mustVerdict(b, vs, i, v)
+				n++
+			}
+		})
+	}
+}

@@ -112,7 +112,7 @@ func (vs *VirtualServer) update(servers ...int) Change {
 	if len(servers) > 1 {
 		was = make([]standing, len(servers))
 	}
-	kept := vs.tally.kept
+	before := vs.tally
 	for k, i := range servers {
 		rs := vs.Servers[i]
 		was[k] = rs.standing
@@ -123,16 +123,31 @@ func (vs *VirtualServer) update(servers ...int) Change {
 		rs.alive = rs.passing && !rs.held
 		vs.tally.count(rs, 1)
 	}
-	if kept > 0 || vs.others() {
+	if len(servers) == 1 {
+		if other, ok := vs.keepOne(servers[0], was[0], before); ok && other >= 0 {
+			then := vs.Servers[other].standing
+			vs.keepIn(other, false)
+			return vs.finish([]int{servers[0], other}, []standing{was[0], then})
+		} else if ok {
+			return vs.finish(servers, was)
+		}
+	}
+	if before.kept > 0 || vs.others() {
 		for k, i := range servers {
 			vs.Servers[i].alive = was[k].alive // who serves already is kept first
 		}
 		return vs.settle(servers, was)
 	}
+	return vs.finish(servers, was)
+}
+
+// finish works out the shares of servers whose standing is known otherwise, and what
+// changed.
+func (vs *VirtualServer) finish(servers []int, was []standing) Change {
 	var c Change
 	for k, i := range servers {
 		rs := vs.Servers[i]
-		rs.ramp(was[k], vs.healthy >= 2, vs.now)
+		rs.ramp(was[k], vs.tally.kept == 0 && vs.healthy >= 2, vs.now)
 		if rs.rising {
 			vs.rising++
 		}
