@@ -341,8 +341,8 @@ func (e *Engine) turn(ctx context.Context) {
 	kctx, cancel := context.WithTimeout(ctx, e.opts.KernelTimeout)
 	defer cancel()
 	now := time.Now()
-	e.expire(now)
 	e.advanceDue(now)
+	e.expire(now)
 	if !e.connected && !e.retryAt.IsZero() && !now.Before(e.retryAt) {
 		e.connect(kctx)
 	}

@@ -185,7 +185,14 @@ func (e *Engine) logHold(was *server, h *hold) {
 func (e *Engine) endHolds(now time.Time) {
 	ended := map[config.VSKey]bool{}
 	for _, vs := range e.vss {
-		if vs.hold != nil && e.ends(vs, now) {
+		if vs.hold == nil {
+			continue
+		}
+		// Nothing but an event or its time ends one.
+		if _, touched := e.touched[vs]; !touched && !e.allTouched && now.Before(vs.hold.until) {
+			continue
+		}
+		if e.ends(vs, now) {
 			ended[vs.Config.Key] = true
 		}
 	}
