@@ -426,7 +426,7 @@ func (e *Engine) outcome(now time.Time, err error) {
 	if n := e.applier.Operations(); n != e.kernel.Operations {
 		e.kernel.Operations = n
 		// What no event of this turn asked for was due since an earlier one.
-		e.tableTouched = e.tableTouched || len(e.touched) == 0
+		e.tableTouched = e.tableTouched || len(e.touched) == 0 || !e.retryAt.IsZero()
 	}
 	if n := e.applier.Repaired(); n != e.kernel.DriftRepaired {
 		e.kernel.DriftRepaired = n

@@ -90,7 +90,9 @@ func (e *Engine) publish(now time.Time) {
 		}
 	}
 	p.pieces = pieces.shelf
-	if all || len(was.leaving) > 0 || len(p.unsettled) > 0 {
+	if n := e.unclaimed(p.unsettled); !all && !e.tableTouched && n == len(was.leaving) {
+		p.leaving = was.leaving
+	} else {
 		for _, v := range e.applier.Leaving() {
 			p.leaving = append(p.leaving, e.saved(v))
 		}
@@ -112,6 +114,16 @@ func (e *Engine) publish(now time.Time) {
 	clear(e.touched)
 	e.allTouched, e.headTouched, e.tableTouched = false, false, false
 	e.published.Store(p)
+}
+
+// unclaimed counts the services that leave: each of them drains or is to be deleted.
+func (e *Engine) unclaimed(unsettled map[ipvs.ServiceKey]bool) (n int) {
+	for k := range unsettled {
+		if len(e.owners[k]) == 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // claims finds out which virtual servers have which services, after a reload.
