@@ -4,7 +4,7 @@
 // whose fault an error is (Classify) and says it to people (Outcome).
 //
 // It deliberately knows nothing of what is said over a connection: who dials reads
-// and writes.
+// and writes, or is a checker.Conversation that Converse leads.
 //
 // # Decisions
 //

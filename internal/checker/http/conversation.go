@@ -138,14 +138,10 @@ func (c *conversation) Next() (*config.Connection, checker.Outcome) {
 	return nil, o
 }
 
-// giveBack puts an exchange into the pool, without what would hold memory of the
-// check or much of it.
+// giveBack puts an exchange into the pool, without what belongs to the check: the
+// next one may have no regex, and be one of thousands.
 func (x *exchange) giveBack() {
-	const most = 64 << 10
-	x.outcome, x.answer.accept = checker.Outcome{}, nil
-	if cap(x.answer.raw) > most {
-		x.answer.raw = nil
-	}
+	x.outcome, x.answer.accept, x.answer.raw = checker.Outcome{}, nil, nil
 	exchanges.Put(x)
 }
 
