@@ -92,13 +92,12 @@ func pieces(text string, size int, then func(*net.TCPConn)) func(*net.TCPConn) {
 		request(c)
 		tick := time.NewTicker(time.Millisecond)
 		defer tick.Stop()
-		for len(text) > 0 {
-			n := min(size, len(text))
-			if _, err := io.WriteString(c, text[:n]); err != nil {
+		for rest := text; len(rest) > 0; <-tick.C {
+			n := min(size, len(rest))
+			if _, err := io.WriteString(c, rest[:n]); err != nil {
 				return
 			}
-			text = text[n:]
-			<-tick.C
+			rest = rest[n:]
 		}
 		then(c)
 	}
