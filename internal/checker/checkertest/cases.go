@@ -14,7 +14,7 @@ import (
 
 const (
 	patience = 10 * time.Second       // of a check that should have no need of it
-	soon     = 300 * time.Millisecond // of one that must give up
+	soon     = 500 * time.Millisecond // of one that must give up
 )
 
 // check returns a check, changed by each of with.

@@ -103,24 +103,19 @@ func pieces(text string, size int, then func(*net.TCPConn)) func(*net.TCPConn) {
 	}
 }
 
-// dribbles sends a text byte by byte and then no end of bytes, each well before
-// anybody would think that nothing comes.
+// dribbles sends a text and then no end of single bytes, each well before anybody
+// would think that nothing comes.
 func dribbles(text string) func(*net.TCPConn) {
-	return func(c *net.TCPConn) {
-		request(c)
+	return answers(text, func(c *net.TCPConn) {
 		tick := time.NewTicker(5 * time.Millisecond)
 		defer tick.Stop()
-		for i := 0; ; i++ {
-			b := "x"
-			if i < len(text) {
-				b = text[i : i+1]
-			}
-			if _, err := io.WriteString(c, b); err != nil {
+		for {
+			if _, err := io.WriteString(c, "x"); err != nil {
 				return
 			}
 			<-tick.C
 		}
-	}
+	})
 }
 
 // floods sends a text and then the same piece until size bytes are out or the

@@ -479,20 +479,6 @@ func steady() map[string]struct {
 	}
 }
 
-func TestGoodChecksDoNotAllocate(t *testing.T) {
-	for name, s := range steady() {
-		p := talk(t, s.check)
-		n := testing.AllocsPerRun(200, func() {
-			if o := lead(p, io.EOF, s.answers...); o.Result != checker.OK {
-				t.Fatal(o.Reason)
-			}
-		})
-		if n != 0 {
-			t.Errorf("%s: %v allocations for each check", name, n)
-		}
-	}
-}
-
 // heap is what lives after a collection.
 func heap() int64 {
 	runtime.GC()
