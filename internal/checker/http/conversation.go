@@ -133,6 +133,7 @@ func (c *conversation) Next() (*config.Connection, checker.Outcome) {
 		return c.ask(x.at + 1), checker.Outcome{}
 	}
 	o := x.outcome
+	o.Took = 0 // that of the whole run, which who leads it knows
 	c.now = nil
 	x.giveBack()
 	return nil, o
@@ -160,14 +161,12 @@ func (c *conversation) fail(step string, err error) {
 
 // wrong is an answer that is wrong, as opposed to a connection that failed.
 func (c *conversation) wrong(step string, err error) {
-	took := time.Since(c.now.began)
 	if status, ok := err.(statusError); ok {
 		step, err = "status", fmt.Errorf("%d, expected %s", int(status), ranges(c.url().Status))
 	}
 	c.now.outcome = checker.Outcome{
 		Result: checker.Failed,
-		Reason: fmt.Sprintf("%s: %s from %s: %v, after %s", c.name(), step, c.check.Conn.Target, err, dial.Elapsed(took)),
-		Took:   took,
+		Reason: fmt.Sprintf("%s: %s from %s: %v, after %s", c.name(), step, c.check.Conn.Target, err, dial.Elapsed(time.Since(c.now.began))),
 	}
 }
 
