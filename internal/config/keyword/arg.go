@@ -427,8 +427,8 @@ func (f *frame) surplus(n *syntax.Node, takes int) {
 	if looksLikeComment(w.Text) {
 		d.Hint = fmt.Sprintf("%q does not start a comment here; write # or !", w.Text)
 	}
-	if last.Pos.Line == w.Pos.Line && last.Pos.File == w.Pos.File && last.Pos.Col > w.Pos.Col {
-		d.Width = last.Pos.Col - w.Pos.Col + wordWidth(&last)
+	if last.Pos.SameLine(w.Pos) && last.Pos.Col > w.Pos.Col {
+		d.Width = int(last.Pos.Col-w.Pos.Col) + wordWidth(&last)
 	}
 	f.b.list = append(f.b.list, d)
 }

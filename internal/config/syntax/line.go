@@ -15,8 +15,8 @@ func isBlank(c byte) bool { return c == ' ' || '\t' <= c && c <= '\r' }
 
 // physical is one line of a file as it is written.
 type physical struct {
-	file string
-	num  int
+	// at is its first column.
+	at   diag.Pos
 	text string
 	// junk tells that the line holds bytes that no text has.
 	junk bool
@@ -30,6 +30,11 @@ type physical struct {
 type mark struct{ off, count int }
 
 const markEvery = 64
+
+// place returns where the character at a byte offset stands.
+func (ph *physical) place(off int) diag.Pos {
+	return ph.at.On(int(ph.at.Line), ph.column(off))
+}
 
 // column returns the column, from 1, of the character at a byte offset.
 func (ph *physical) column(off int) int {
@@ -93,6 +98,9 @@ func whole(ph *physical) line {
 
 // after returns how many of the further spans start at or before byte i.
 func (l *line) after(i int) int {
+	if len(l.more) == 0 {
+		return 0
+	}
 	return sort.Search(len(l.more), func(k int) bool { return l.more[k].at > l.base+i })
 }
 
@@ -146,7 +154,7 @@ func (l *line) origin(i int) (src *physical, off, end int) {
 // pos returns where byte i stands, or where the line ends for i behind it.
 func (l *line) pos(i int) diag.Pos {
 	src, off, _ := l.origin(i)
-	return diag.Pos{File: src.file, Line: src.num, Col: src.column(off)}
+	return src.place(off)
 }
 
 // width returns how many characters of the file the bytes i..j take.

@@ -42,7 +42,7 @@ type Word struct {
 	// the reference stands.
 	Pos diag.Pos
 	// Width is how many characters of the file it takes there, quotes included.
-	Width  int
+	Width  int32
 	Quoted bool
 }
 
