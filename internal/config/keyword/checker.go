@@ -14,8 +14,14 @@ import (
 func openChecker(kind config.CheckerKind) func(*frame, *syntax.Node, *frame) bool {
 	return func(_ *frame, n *syntax.Node, child *frame) bool {
 		child.ck = &rawChecker{f: child, kind: kind}
-		if kind == config.FileCheck {
+		switch kind {
+		case config.FileCheck:
 			child.ck.file = &rawTrackUse{n: n}
+		case config.HTTPGet, config.SSLGet:
+			child.ck.rawHTTP = &rawHTTP{}
+		case config.TCPCheck, config.PingCheck:
+		default:
+			child.ck.rawOther = &rawOther{}
 		}
 		return true
 	}

@@ -119,7 +119,7 @@ func (f *frame) addressEntry(n *syntax.Node) {
 	var p uint16
 	if len(n.Words) > 1 {
 		var ok bool
-		if p, ok = f.port(n, &n.Words[1], "group entry", true, entrySkipped); !ok {
+		if p, ok = f.port(n, &n.Words[1], "group entry", true, then(entrySkipped)); !ok {
 			return
 		}
 	}

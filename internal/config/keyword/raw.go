@@ -195,6 +195,19 @@ type rawChecker struct {
 	checkDefaults
 	logAll bool
 
+	// seenTimeout is what its connect_timeout would inherit at the end of its
+	// block: keepalived's SMTP_CHECK looks no further.
+	seenTimeout opt[time.Duration]
+
+	// file is set for FILE_CHECK, rawHTTP for HTTP_GET and SSL_GET, rawOther for
+	// the other kinds that have words of their own.
+	file *rawTrackUse
+	*rawHTTP
+	*rawOther
+}
+
+// rawHTTP is what HTTP_GET and SSL_GET have of their own.
+type rawHTTP struct {
 	protocol     config.HTTPProtocol
 	virtualHost  string
 	sni          bool
@@ -202,12 +215,10 @@ type rawChecker struct {
 	fastRecovery bool
 	tlsCompliant bool
 	urls         []*rawURL
+}
 
-	file *rawTrackUse
-
-	// seenTimeout is what its connect_timeout would inherit at the end of its
-	// block: keepalived's SMTP_CHECK looks no further.
-	seenTimeout opt[time.Duration]
+// rawOther is what the other kinds have of their own.
+type rawOther struct {
 	helo        string
 	dns         config.DNS
 	udp         config.Datagram

@@ -104,7 +104,7 @@ func protocolOf(r *rawVirtual, g *rawGroup) config.Protocol {
 // virtual resolves one virtual server but for its quorum; nil if it is not to
 // be served.
 func (b *builder) virtual(r *rawVirtual) *draft {
-	d := &draft{raw: r, real: map[config.RSKey]*realDraft{}}
+	d := &draft{raw: r}
 	f := r.f
 	served := !r.schedBad && !r.method.v.bad
 	if r.kind == byGroup {
@@ -124,6 +124,8 @@ func (b *builder) virtual(r *rawVirtual) *draft {
 		f.reportBlock(codeNoRealServer, title(f.n)+" has no real server", "it is not served, as with keepalived")
 		return nil
 	}
+	d.real = make(map[config.RSKey]*realDraft, len(r.reals))
+	d.order = make([]*realDraft, 0, len(r.reals))
 	d.vs = &config.VirtualServer{
 		Pos: f.n.Pos, Protocol: b.protocol(d), Flags: r.flags, Persistence: r.persistence,
 		Granularity: r.granularity, Engine: r.engine, QuorumUp: r.quorumUp, QuorumDown: r.quorumDown,
@@ -158,7 +160,7 @@ func (b *builder) virtual(r *rawVirtual) *draft {
 }
 
 func (d *draft) collect() {
-	d.vs.RealServers = d.vs.RealServers[:0]
+	d.vs.RealServers = make([]*config.RealServer, 0, len(d.order))
 	for _, rd := range d.order {
 		d.vs.RealServers = append(d.vs.RealServers, rd.rs)
 	}

@@ -1,7 +1,6 @@
 package keyword
 
 import (
-	"cmp"
 	"fmt"
 	"net/netip"
 	"time"
@@ -34,12 +33,17 @@ func (b *builder) realServer(d *draft, r *rawReal, family config.Family) {
 		DrainTimeout: r.drainTimeout.or(vs.drainTimeout.or(b.raw.global.DrainTimeout)),
 		SlowStart:    first(0, r.slowStart, vs.slowStart),
 	}
-	rs.Key = config.RSKey{AddrPort: addrPort(r.addr, b.servicePort(d, fwd.Method, r.port, vs.port, f.parent, f.n, fmt.Sprintf("; checks still go to %d", r.port)))}
-	var kept []*rawChecker
-	for _, c := range r.checkers {
-		if ck := b.checker(d, r, c, rs.Key.Port()); ck != nil {
-			rs.Checkers, kept = append(rs.Checkers, ck), append(kept, c)
+	rs.Key = config.RSKey{AddrPort: addrPort(r.addr, b.servicePort(d, fwd.Method, r.port, vs.port, f.parent, f.n, true))}
+	kept := r.checkers[:0]
+	for i, c := range r.checkers {
+		ck := b.checker(d, r, c, rs.Key.Port())
+		if ck == nil {
+			continue
 		}
+		if rs.Checkers == nil {
+			rs.Checkers = make([]*config.Checker, 0, len(r.checkers)-i)
+		}
+		rs.Checkers, kept = append(rs.Checkers, ck), append(kept, c)
 	}
 	b.noteSilent(kept)
 	for _, u := range r.trackUses {
@@ -51,9 +55,16 @@ func (b *builder) realServer(d *draft, r *rawReal, family config.Family) {
 }
 
 // servicePort corrects a server's port by the kind of service and the method.
-// without is the port of a NAT server that gives none, tail the end of a hint.
-func (b *builder) servicePort(d *draft, m config.Method, port, without uint16, f *frame, n *syntax.Node, tail string) uint16 {
+// without is the port of a NAT server that gives none, checked tells that checks go
+// to the port as written.
+func (b *builder) servicePort(d *draft, m config.Method, port, without uint16, f *frame, n *syntax.Node, checked bool) uint16 {
 	vs := d.raw
+	tail := func() string {
+		if !checked {
+			return ""
+		}
+		return fmt.Sprintf("; checks still go to %d", port)
+	}
 	w := &n.Words[min(2, len(n.Words)-1)]
 	switch {
 	case vs.kind == byGroup:
@@ -74,13 +85,13 @@ func (b *builder) servicePort(d *draft, m config.Method, port, without uint16, f
 		return port
 	case vs.kind == byMark:
 		if port != 0 {
-			f.report(codePortReplaced, n, w, fmt.Sprintf("port %d has no meaning with %s behind a firewall mark", port, m), "0 is used in the kernel's table, as keepalived does"+tail)
+			f.report(codePortReplaced, n, w, fmt.Sprintf("port %d has no meaning with %s behind a firewall mark", port, m), "0 is used in the kernel's table, as keepalived does"+tail())
 		}
 		return 0
 	}
 	if port != 0 && port != vs.port {
 		f.report(codePortReplaced, n, w, fmt.Sprintf("port %d cannot differ from the service's port %d with %s", port, vs.port, m),
-			fmt.Sprintf("%d is used in the kernel's table, as keepalived does%s", vs.port, tail))
+			fmt.Sprintf("%d is used in the kernel's table, as keepalived does%s", vs.port, tail()))
 	}
 	return vs.port
 }
@@ -93,10 +104,16 @@ func (b *builder) addReal(d *draft, rd *realDraft) {
 	if d.raw.kind == byGroup && rd.rs.Forward.Method != config.NAT {
 		key.AddrPort = addrPort(key.Addr(), 0)
 	}
-	before := cmp.Or(d.real[key], d.real[rd.rs.Key])
+	before := d.real[key]
+	if before == nil && key != rd.rs.Key {
+		before = d.real[rd.rs.Key]
+	}
 	if before == nil {
 		// Under both keys: the same address and port may come with NAT and with DR.
-		d.real[key], d.real[rd.rs.Key] = rd, rd
+		d.real[key] = rd
+		if key != rd.rs.Key {
+			d.real[rd.rs.Key] = rd
+		}
 		d.order = append(d.order, rd)
 		return
 	}
@@ -120,7 +137,7 @@ func (b *builder) sorry(d *draft, family config.Family) {
 		return
 	}
 	d.vs.Sorry = &config.SorryServer{Pos: s.n.Pos, Inhibit: s.inhibit, Forward: fwd}
-	d.vs.Sorry.Key = config.RSKey{AddrPort: addrPort(s.addr, b.servicePort(d, fwd.Method, s.port, 0, f, s.n, ""))}
+	d.vs.Sorry.Key = config.RSKey{AddrPort: addrPort(s.addr, b.servicePort(d, fwd.Method, s.port, 0, f, s.n, false))}
 	b.sorryTwin(d)
 }
 
@@ -159,7 +176,7 @@ func (b *builder) checker(d *draft, r *rawReal, c *rawChecker, servicePort uint1
 		ck.Rise = 1
 		return ck
 	}
-	ck.Schedule = schedule(c.kind, &c.checkDefaults, &r.checkDefaults, &d.raw.checkDefaults, c.fastRecovery)
+	ck.Schedule = schedule(c.kind, &c.checkDefaults, &r.checkDefaults, &d.raw.checkDefaults, c.rawHTTP != nil && c.fastRecovery)
 	ck.LogAllFailures = c.logAll || b.raw.global.CheckerLogAllFailures
 	if c.kind == config.MiscCheck {
 		if ck.Misc = b.misc(d, c); ck.Misc == nil {
@@ -242,8 +259,9 @@ func (b *builder) http(d *draft, r *rawReal, c *rawChecker) *config.HTTP {
 		VirtualHost:    firstText(c.virtualHost, r.virtualHost, d.raw.virtualHost),
 		SNIVirtualHost: firstText(c.virtualHost, d.raw.virtualHost),
 	}
-	for _, u := range c.urls {
-		h.URLs = append(h.URLs, u.url)
+	h.URLs = make([]config.URL, len(c.urls))
+	for i, u := range c.urls {
+		h.URLs[i] = u.url
 	}
 	return h
 }

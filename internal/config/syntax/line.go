@@ -20,10 +20,10 @@ type physical struct {
 	text string
 	// junk tells that the line holds bytes that no text has.
 	junk bool
-	// marks speed column up in long lines that are not plain ASCII.
-	marks []mark
 	plain bool
 	known bool
+	// marks speed column up in long lines that are not plain ASCII.
+	marks *[]mark
 }
 
 // mark says that count characters stand before byte off.
@@ -44,10 +44,11 @@ func (ph *physical) column(off int) int {
 	switch {
 	case ph.plain:
 		return off + 1
-	case len(ph.marks) == 0:
+	case ph.marks == nil:
 		return utf8.RuneCountInString(ph.text[:min(off, len(ph.text))]) + 1
 	}
-	m := ph.marks[min(off/markEvery, len(ph.marks)-1)]
+	marks := *ph.marks
+	m := marks[min(off/markEvery, len(marks)-1)]
 	if off <= m.off {
 		return m.count + 1
 	}
@@ -66,12 +67,14 @@ func (ph *physical) index() {
 		return
 	}
 	count := 0
+	var marks []mark
 	for off := range ph.text {
-		if off >= len(ph.marks)*markEvery {
-			ph.marks = append(ph.marks, mark{off, count})
+		if off >= len(marks)*markEvery {
+			marks = append(marks, mark{off, count})
 		}
 		count++
 	}
+	ph.marks = &marks
 }
 
 // span says where the bytes of a line from at on come from: from src at off on,

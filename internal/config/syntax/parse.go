@@ -39,6 +39,8 @@ type file struct {
 	dir   string
 	id    string
 	chain []string
+	// context is that of its own lines.
+	context context
 }
 
 // context is where a logical line stands.
@@ -164,6 +166,7 @@ func (p *parser) spend(l *line) bool {
 func (p *parser) read(f *file, lines *lineReader) {
 	defer func(before []string) { p.chain = before }(p.chain)
 	p.chain = f.chain
+	f.context = context{file: f, chain: f.chain}
 	start := diag.At(f.name, 0, 0)
 	for num := 1; !p.stopped; num++ {
 		text, long, err := lines.next()
@@ -217,7 +220,7 @@ func (p *parser) physical(f *file, ph *physical, long int) {
 	}
 	whole := whole(ph)
 	l, comment := p.decomment(whole)
-	c := &context{file: f, chain: f.chain}
+	c := &f.context
 	if p.collecting != nil {
 		p.collectLine(l, comment)
 		return
