@@ -43,6 +43,7 @@ type builder struct {
 	raw   raw
 	list  diag.List
 	top   *frame
+	pool  pool
 	// value is that of the statement at work.
 	value value
 
@@ -93,6 +94,7 @@ func build(x *index, tree *syntax.Tree) (*config.Config, diag.List) {
 	b.top.statements(tree.Nodes)
 	cfg := b.resolve()
 	cfg.Files = tree.Files
+	b.pool.own(cfg)
 	b.finish()
 	return cfg, b.list
 }

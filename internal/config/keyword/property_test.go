@@ -306,9 +306,12 @@ func drawReal(t draw, g *config.Global, vs *config.VirtualServer, v6 bool, track
 	rs := &config.RealServer{Weight: rapid.Int64Range(0, 1<<31-1).Draw(t, "weight")}
 	rs.Key, rs.Forward = drawServer(t, vs, v6, least)
 	rs.UpperThreshold, rs.LowerThreshold = rapid.Uint32().Draw(t, "upper"), rapid.Uint32().Draw(t, "lower")
-	rs.Inhibit, rs.Alpha, rs.SMTPAlert = drawBool(t, "inhibit"), drawBool(t, "alpha"), drawBool(t, "alert")
+	rs.Inhibit, rs.SMTPAlert = drawBool(t, "inhibit"), drawBool(t, "alert")
 	rs.NotifyUp, rs.NotifyDown = drawScript(t, "up"), drawScript(t, "down")
-	rs.VirtualHost, rs.SNMPName = drawText(t, "host"), drawText(t, "snmp")
+	handed := config.Handed{Alpha: drawBool(t, "alpha"), VirtualHost: drawText(t, "host"), SNMPName: drawText(t, "snmp")}
+	if handed != (config.Handed{}) {
+		rs.Handed = &handed
+	}
 	rs.DrainTimeout = rapid.SampledFrom([]time.Duration{vs.DrainTimeout, 0, 9 * time.Second}).Draw(t, "server drain")
 	use := func() config.TrackFileUse {
 		return config.TrackFileUse{Name: trackName(rapid.IntRange(0, tracks-1).Draw(t, "file")), Weight: rapid.Int64Range(-1<<31+1, 1<<31-1).Draw(t, "weight"), Reverse: drawBool(t, "reverse")}
@@ -362,7 +365,7 @@ func drawChecker(t draw, g *config.Global, vs *config.VirtualServer, rs *config.
 		h.SNIName = drawText(t, "sni name")
 	}
 	own := drawText(t, "own host")
-	h.VirtualHost, h.SNIVirtualHost = firstOf(own, rs.VirtualHost, vs.VirtualHost), firstOf(own, vs.VirtualHost)
+	h.VirtualHost, h.SNIVirtualHost = firstOf(own, rs.HandedOn().VirtualHost, vs.VirtualHost), firstOf(own, vs.VirtualHost)
 	for range rapid.IntRange(1, 2).Draw(t, "urls") {
 		u := config.URL{Path: "/" + drawText(t, "path"), VirtualHost: drawText(t, "url host"), TLSCompliant: kind == config.SSLGet && drawBool(t, "url tls")}
 		for range rapid.IntRange(1, 3).Draw(t, "codes") {
@@ -489,7 +492,7 @@ func sayable(c *config.Config) bool {
 				if ck.Misc != nil && (ck.Misc.Timeout%time.Second != 0 || ck.Misc.Timeout > 4294*time.Second) {
 					loops[ck.Misc.Timeout] = true
 				}
-				h, inherited := ck.HTTP, firstOf(rs.VirtualHost, vs.VirtualHost)
+				h, inherited := ck.HTTP, firstOf(rs.HandedOn().VirtualHost, vs.VirtualHost)
 				if h == nil || (h.VirtualHost == inherited && h.SNIVirtualHost == vs.VirtualHost) {
 					continue
 				}

@@ -24,7 +24,7 @@ func (f *frame) reportBlock(c code, message, hint string, notes ...string) {
 func (f *frame) diagnostic(c code, n *syntax.Node, w *syntax.Word, message, hint string) diag.Diagnostic {
 	d := diag.Diagnostic{
 		Severity: c.severity(), Class: c.class, Code: c.id,
-		Pos: n.Pos, Width: 1, Source: n.Source, Message: message, Hint: hint,
+		Pos: n.Pos, Width: 1, Source: strings.Clone(n.Source), Message: message, Hint: hint,
 	}
 	if w.Pos.Line != 0 {
 		d.Pos, d.Width = w.Pos, wordWidth(w)

@@ -26,10 +26,12 @@ func (b *builder) realServer(d *draft, r *rawReal, family config.Family) {
 	weight := r.weight.or(vs.weight)
 	rs := &config.RealServer{
 		Pos: f.n.Pos, Weight: weight, Forward: fwd, UpperThreshold: r.upper, LowerThreshold: r.lower,
-		Inhibit: r.inhibit.or(vs.inhibit), Alpha: first(false, r.alpha, vs.alpha),
+		Inhibit: r.inhibit.or(vs.inhibit),
 		NotifyUp: r.up, NotifyDown: r.down,
 		SMTPAlert:   first(true, r.smtpAlert, b.raw.smtpAlertChecker, b.raw.smtpAlert),
-		VirtualHost: r.virtualHost, SNMPName: r.snmpName,
+		Handed: b.pool.handedOn(config.Handed{
+			Alpha: first(false, r.alpha, vs.alpha), VirtualHost: r.virtualHost, SNMPName: r.snmpName,
+		}),
 		DrainTimeout: r.drainTimeout.or(vs.drainTimeout.or(b.raw.global.DrainTimeout)),
 		SlowStart:    first(0, r.slowStart, vs.slowStart),
 	}
@@ -227,7 +229,7 @@ func (b *builder) checker(d *draft, r *rawReal, c *rawChecker, servicePort uint1
 		}
 		ck.HTTP = b.http(d, r, c)
 	}
-	c.own(ck)
+	b.own(c, ck)
 	b.lateTimeout(d, r, c)
 	return ck
 }
@@ -253,7 +255,7 @@ func (b *builder) portFor(d *draft, servicePort uint16) uint16 {
 // comes from url, checker, real server, virtual server; the server name passes
 // the real server over, as in keepalived.
 func (b *builder) http(d *draft, r *rawReal, c *rawChecker) *config.HTTP {
-	h := &config.HTTP{
+	h := config.HTTP{
 		Protocol: c.protocol, SNI: c.sni, SNIName: c.sniName,
 		FastRecovery: c.fastRecovery, TLSCompliant: c.tlsCompliant,
 		VirtualHost:    firstText(c.virtualHost, r.virtualHost, d.raw.virtualHost),
@@ -263,7 +265,7 @@ func (b *builder) http(d *draft, r *rawReal, c *rawChecker) *config.HTTP {
 	for i, u := range c.urls {
 		h.URLs[i] = u.url
 	}
-	return h
+	return b.pool.http(h)
 }
 
 func firstText(texts ...string) string {
@@ -302,9 +304,9 @@ func (b *builder) trackUse(f *frame, u *rawTrackUse, n *syntax.Node) *config.Tra
 		f.report(codeTrackFileOrder, n, w, fmt.Sprintf("track_file %s is defined after its use", u.name), "it is used all the same; keepalived would drop the check, so move the track_file before",
 			"it is defined on "+lineOf(t.track.Pos, n.Pos))
 	}
-	use := &config.TrackFileUse{Name: u.name, Weight: t.track.Weight, Reverse: t.track.Reverse}
+	use := config.TrackFileUse{Name: b.pool.text(u.name), Weight: t.track.Weight, Reverse: t.track.Reverse}
 	if u.weight.ok {
 		use.Weight, use.Reverse = u.weight.v, u.reverse
 	}
-	return use
+	return b.pool.uses.of(use)
 }
