@@ -467,8 +467,8 @@ type RealServer struct {
 	SMTPAlert      bool
 	UpperThreshold uint32
 	LowerThreshold uint32
-	NotifyUp   *Script
-	NotifyDown *Script
+	NotifyUp       *Script
+	NotifyDown     *Script
 	// Handed is nil for nothing handed on.
 	Handed *Handed
 

@@ -98,7 +98,7 @@ func TestWriteTextColor(t *testing.T) {
 
 func TestLongLinesAreCut(t *testing.T) {
 	long := strings.Repeat("a", 5<<20) + " HERE " + strings.Repeat("b", 5<<20)
-	out := text(t, TextOptions{Columns: 60}, Diagnostic{Severity: Error, Pos: At("f", 1, 5<<20 + 2), Width: 4, Source: long, Message: "m"})
+	out := text(t, TextOptions{Columns: 60}, Diagnostic{Severity: Error, Pos: At("f", 1, 5<<20+2), Width: 4, Source: long, Message: "m"})
 	rows := strings.Split(out, "\n")
 	if len(out) > 400 {
 		t.Fatalf("%d bytes were written", len(out))

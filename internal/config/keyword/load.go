@@ -14,8 +14,8 @@ import (
 type frame struct {
 	b *builder
 	// n opened the block; nil at the top.
-	n      *syntax.Node
-	block  string
+	n     *syntax.Node
+	block string
 	// words are those of its kind of block.
 	words  map[string]*keyword
 	parent *frame

@@ -26,9 +26,9 @@ func (b *builder) realServer(d *draft, r *rawReal, family config.Family) {
 	weight := r.weight.or(vs.weight)
 	rs := &config.RealServer{
 		Pos: f.n.Pos, Weight: weight, Forward: fwd, UpperThreshold: r.upper, LowerThreshold: r.lower,
-		Inhibit: r.inhibit.or(vs.inhibit),
+		Inhibit:  r.inhibit.or(vs.inhibit),
 		NotifyUp: r.up, NotifyDown: r.down,
-		SMTPAlert:   first(true, r.smtpAlert, b.raw.smtpAlertChecker, b.raw.smtpAlert),
+		SMTPAlert: first(true, r.smtpAlert, b.raw.smtpAlertChecker, b.raw.smtpAlert),
 		Handed: b.pool.handedOn(config.Handed{
 			Alpha: first(false, r.alpha, vs.alpha), VirtualHost: r.virtualHost, SNMPName: r.snmpName,
 		}),

@@ -19,7 +19,7 @@ type physical struct {
 	at   diag.Pos
 	text string
 	// junk tells that the line holds bytes that no text has.
-	junk bool
+	junk  bool
 	plain bool
 	known bool
 	// marks speed column up in long lines that are not plain ASCII.
