@@ -91,8 +91,13 @@ func (v *validator) virtual(vs *VirtualServer, files map[string]bool) {
 	v.need(vs.UDPDrainTimeout >= 0, "udp_drain_timeout %v is negative", vs.UDPDrainTimeout)
 	v.need(vs.MinAlive.Percent <= 100 && (vs.MinAlive.Percent == 0 || vs.MinAlive.Servers == 0), "min_alive %+v", vs.MinAlive)
 	v.need(vs.FlapDamping.Count == 0 || vs.FlapDamping.Within > 0, "flap_damping %+v", vs.FlapDamping)
+	families := map[Family]bool{}
+	for _, e := range vs.Entries {
+		families[e.Family] = true
+	}
+	alien := func(k RSKey) bool { return len(families) > 1 || len(families) == 1 && !families[FamilyOf(k.Addr())] }
 	if s := vs.Sorry; s != nil {
-		v.server(vs, "sorry server", s.Key, s.Forward)
+		v.server(vs, "sorry server", s.Key, s.Forward, alien)
 	}
 	seen := make(map[RSKey]struct{}, len(vs.RealServers))
 	var total uint64
@@ -101,7 +106,7 @@ func (v *validator) virtual(vs *VirtualServer, files map[string]bool) {
 			v.fail("real server %s twice", rs.Key)
 		}
 		seen[rs.Key] = struct{}{}
-		v.server(vs, "real server", rs.Key, rs.Forward)
+		v.server(vs, "real server", rs.Key, rs.Forward, alien)
 		if rs.SlowStart < 0 {
 			v.fail("real server %s: slow_start %v is negative", rs.Key, rs.SlowStart)
 		}
@@ -124,7 +129,7 @@ func (v *validator) virtual(vs *VirtualServer, files map[string]bool) {
 	v.need(uint64(vs.Quorum) <= max(total, 1), "quorum %d above the weights' sum %d", vs.Quorum, total)
 }
 
-func (v *validator) server(vs *VirtualServer, what string, k RSKey, f Forwarding) {
+func (v *validator) server(vs *VirtualServer, what string, k RSKey, f Forwarding, alien func(RSKey) bool) {
 	if !k.Addr().IsValid() {
 		v.fail("%s without address", what)
 	}
@@ -140,11 +145,9 @@ func (v *validator) server(vs *VirtualServer, what string, k RSKey, f Forwarding
 	if f.Method == TUN {
 		return
 	}
-	for _, e := range vs.Entries {
-		if e.Family != FamilyOf(k.Addr()) {
-			v.fail("%s %s in a service of the other family without TUN", what, k)
-			return
-		}
+	if alien(k) {
+		v.fail("%s %s in a service of the other family without TUN", what, k)
+		return
 	}
 	if f.Method == DR && vs.Key.Addr != (netip.AddrPort{}) && k.Port() != vs.Key.Addr.Port() {
 		v.fail("%s %s: port differs with DR", what, k)

@@ -493,6 +493,18 @@ func looksLikeComment(s string) bool {
 	return false
 }
 
+// maxSuggested is how many names of a configuration are looked at for suggestions.
+// Ten thousand wrong names of ten thousand would take longer than all the rest.
+const maxSuggested = 1_000_000
+
+// didYouMean is didYouMean among names that the file gives.
+func (b *builder) didYouMean(word string, among []string, hint string) string {
+	if b.suggested += len(among); b.suggested > maxSuggested {
+		return hint
+	}
+	return didYouMean(word, among, hint)
+}
+
 // didYouMean puts a suggestion in front of a hint.
 func didYouMean(word string, among []string, hint string) string {
 	near := ""

@@ -41,8 +41,8 @@ func closeBFD(child *frame) {
 	switch c := child.ck; {
 	case c.bfd == "":
 		child.reportBlock(codeBFD, "a BFD_CHECK without name", dropped)
-	case !slices.Contains(child.b.bfds, c.bfd):
-		child.report(codeBFD, c.bfdAt, &c.bfdAt.Words[1], fmt.Sprintf("there is no bfd_instance %s before this line", c.bfd), didYouMean(c.bfd, child.b.bfds, dropped))
+	case !child.b.bfds[c.bfd]:
+		child.report(codeBFD, c.bfdAt, &c.bfdAt.Words[1], fmt.Sprintf("there is no bfd_instance %s before this line", c.bfd), child.b.didYouMean(c.bfd, child.b.bfdNames, dropped))
 	case slices.Contains(child.rs.bfds, c.bfd):
 		child.report(codeBFD, c.bfdAt, &c.bfdAt.Words[1], fmt.Sprintf("bfd_instance %s has a BFD_CHECK in this real server already", c.bfd), dropped)
 	default:

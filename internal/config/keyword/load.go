@@ -49,14 +49,17 @@ type builder struct {
 
 	// once collects what is reported one time for the file.
 	ignored []*syntax.Node
-	// bfds are the names of bfd_instance blocks so far.
-	bfds      []string
+	// bfds are the names of bfd_instance blocks so far, in order in bfdNames.
+	bfds      map[string]bool
+	bfdNames  []string
 	unserved  []*unserved
 	extension *syntax.Node
 	extFrame  *frame
 	scripts   []scriptAt
 	// silent are UDP checks that nothing else makes up for.
 	silent []*rawChecker
+	// suggested is how many names were looked at for suggestions.
+	suggested int
 	// trackUsers are the names of track files in use.
 	trackUsers map[string]bool
 }
@@ -78,7 +81,7 @@ type scriptAt struct {
 // build reads a tree. The configuration is whole even when the list holds
 // fatal findings; whether it may be used is the caller's decision.
 func build(x *index, tree *syntax.Tree) (*config.Config, diag.List) {
-	b := &builder{index: x}
+	b := &builder{index: x, bfds: map[string]bool{}}
 	b.raw.groups = map[string]*rawGroup{}
 	b.raw.tracks = map[string]*rawTrack{}
 	b.raw.global.DrainInterval = config.DefaultDrainInterval
@@ -134,7 +137,8 @@ func (f *frame) statement(n *syntax.Node) {
 	case Skipped:
 		f.b.ignored = append(f.b.ignored, n)
 		if kw.name == blockBFDInstance && len(n.Args()) > 0 {
-			f.b.bfds = append(f.b.bfds, n.Args()[0].Text)
+			name := n.Args()[0].Text
+			f.b.bfds[name], f.b.bfdNames = true, append(f.b.bfdNames, name)
 		}
 		f.swallowed(n, n)
 		return

@@ -51,9 +51,10 @@ type raw struct {
 
 	virtuals   []*rawVirtual
 	groups     map[string]*rawGroup
-	groupOrder []*rawGroup
+	groupNames []string
 	tracks     map[string]*rawTrack
 	trackOrder []*rawTrack
+	trackNames []string
 
 	// syncAt, syncStateAt and the like are where it was said.
 	sync        *config.SyncDaemon
@@ -254,6 +255,8 @@ type rawGroup struct {
 	name  string
 	addrs []rawEntry
 	marks []rawEntry
+	// ports are the first two different ports of its addresses, or fewer.
+	ports []uint16
 	seen  map[config.Entry]diag.Pos
 	// again is the last line that repeats an entry.
 	again *syntax.Node

@@ -60,6 +60,7 @@ func (b *builder) resolve() *config.Config {
 	}
 	drafts = b.collisions(drafts)
 	for _, d := range drafts {
+		d.collect()
 		b.quorum(d)
 		b.minAlive(d)
 		b.slowStart(d)
@@ -111,7 +112,7 @@ func (b *builder) virtual(r *rawVirtual) *draft {
 		g := b.raw.groups[r.group]
 		if g == nil {
 			f.parent.report(codeNoGroup, f.n, &f.n.Words[2], fmt.Sprintf("there is no virtual_server_group %s", r.group),
-				didYouMean(r.group, b.groupNames(), "this virtual server is not served, as with keepalived"))
+				b.didYouMean(r.group, b.raw.groupNames, "this virtual server is not served, as with keepalived"))
 			return nil
 		}
 		d.group = g
@@ -148,11 +149,10 @@ func (b *builder) virtual(r *rawVirtual) *draft {
 		b.realServer(d, rr, family)
 	}
 	b.sorry(d, family)
-	d.collect()
 	if !served {
 		return nil
 	}
-	if len(d.vs.RealServers) == 0 {
+	if len(d.order) == 0 {
 		f.reportBlock(codeNoRealServer, title(f.n)+" has no usable real server", "it is not served")
 		return nil
 	}
@@ -164,14 +164,6 @@ func (d *draft) collect() {
 	for _, rd := range d.order {
 		d.vs.RealServers = append(d.vs.RealServers, rd.rs)
 	}
-}
-
-func (b *builder) groupNames() []string {
-	var names []string
-	for _, g := range b.raw.groupOrder {
-		names = append(names, g.name)
-	}
-	return names
 }
 
 // methodOf resolves a method that is its own, the virtual server's where it was
@@ -368,11 +360,14 @@ func (b *builder) sameVirtual(first, second *draft) {
 	if a.Sorry == nil {
 		a.Sorry = z.Sorry
 	}
+	known := len(first.order)
 	for _, rd := range second.order {
 		b.addReal(first, rd)
 	}
-	first.collect()
-	b.sorryTwin(first)
+	if first.vs.Sorry == z.Sorry {
+		known = 0 // it is new here, and any of them may be the same server
+	}
+	b.sorryTwin(first, known)
 }
 
 func orScript(a, b *config.Script) *config.Script {

@@ -71,12 +71,9 @@ func (b *builder) servicePort(d *draft, m config.Method, port, without uint16, f
 	switch {
 	case vs.kind == byGroup:
 		if m != config.NAT && port != 0 {
-			for i := range d.group.addrs {
-				if p := d.group.addrs[i].Addr.Port(); p != port {
-					f.report(codeGroupPort, n, w, fmt.Sprintf("port %d is not the port of every entry of group %s (%d)", port, vs.group, p),
-						fmt.Sprintf("with %s packets keep their port, so that each entry's own is used in the kernel's table", m))
-					break
-				}
+			if p, ok := d.group.otherPort(port); ok {
+				f.report(codeGroupPort, n, w, fmt.Sprintf("port %d is not the port of every entry of group %s (%d)", port, vs.group, p),
+					fmt.Sprintf("with %s packets keep their port, so that each entry's own is used in the kernel's table", m))
 			}
 		}
 		return port
@@ -140,17 +137,17 @@ func (b *builder) sorry(d *draft, family config.Family) {
 	}
 	d.vs.Sorry = &config.SorryServer{Pos: s.n.Pos, Inhibit: s.inhibit, Forward: fwd}
 	d.vs.Sorry.Key = config.RSKey{AddrPort: addrPort(s.addr, b.servicePort(d, fwd.Method, s.port, 0, f, s.n, false))}
-	b.sorryTwin(d)
+	b.sorryTwin(d, 0)
 }
 
 // sorryTwin lets a real server decide on inhibit when it is the sorry server
-// as well.
-func (b *builder) sorryTwin(d *draft) {
+// as well. Of the real servers, those before known were asked already.
+func (b *builder) sorryTwin(d *draft, known int) {
 	s := d.vs.Sorry
 	if s == nil {
 		return
 	}
-	for _, rd := range d.order {
+	for _, rd := range d.order[known:] {
 		if rd.rs.Key != s.Key {
 			continue
 		}
@@ -240,15 +237,10 @@ func (b *builder) portFor(d *draft, servicePort uint16) uint16 {
 	if d.group == nil || servicePort != 0 {
 		return servicePort
 	}
-	common := uint16(0)
-	for i := range d.group.addrs {
-		p := d.group.addrs[i].Addr.Port()
-		if p == 0 || (common != 0 && p != common) {
-			return 0
-		}
-		common = p
+	if len(d.group.ports) != 1 {
+		return 0
 	}
-	return common
+	return d.group.ports[0]
 }
 
 // http resolves what HTTP_GET and SSL_GET have of their own. The Host header
@@ -294,11 +286,7 @@ func (b *builder) trackUse(f *frame, u *rawTrackUse, n *syntax.Node) *config.Tra
 		f.report(codeTrackFileUse, n, w, n.Keyword()+" names no track_file", dropped)
 		return nil
 	case t == nil:
-		var names []string
-		for _, t := range b.raw.trackOrder {
-			names = append(names, t.track.Name)
-		}
-		f.report(codeTrackFileUse, n, w, fmt.Sprintf("there is no track_file %s", u.name), didYouMean(u.name, names, dropped))
+		f.report(codeTrackFileUse, n, w, fmt.Sprintf("there is no track_file %s", u.name), b.didYouMean(u.name, b.raw.trackNames, dropped))
 		return nil
 	case u.late:
 		f.report(codeTrackFileOrder, n, w, fmt.Sprintf("track_file %s is defined after its use", u.name), "it is used all the same; keepalived would drop the check, so move the track_file before",

@@ -184,7 +184,8 @@ func (p *parser) openFile(f *file, before func() bool) (why, hint string) {
 		return reason(err)
 	}
 	defer r.Close()
-	if !slices.Contains(p.tree.Files, f.name) {
+	if !p.opened[f.name] {
+		p.opened[f.name] = true
 		p.tree.Files = append(p.tree.Files, f.name)
 	}
 	p.stack = append(p.stack, f)

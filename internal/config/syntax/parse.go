@@ -63,6 +63,7 @@ type parser struct {
 	seen map[finding]bool
 	junk int
 
+	opened map[string]bool
 	stack  []*file  // being read, outermost first
 	chain  []string // of the line at work
 	checks Checks
@@ -88,7 +89,7 @@ type finding struct {
 }
 
 func newParser(o Options) *parser {
-	return &parser{o: o, checks: o.IncludeCheck, defs: map[string]*definition{}, seen: map[finding]bool{}}
+	return &parser{o: o, checks: o.IncludeCheck, defs: map[string]*definition{}, seen: map[finding]bool{}, opened: map[string]bool{}}
 }
 
 func (p *parser) finish() (*Tree, diag.List) {
