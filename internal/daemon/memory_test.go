@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -84,17 +85,17 @@ func keep(c *config.Config) { runtime.KeepAlive(c) }
 func TestMemoryIsGivenBackAfterALoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory(slog.New(slog.DiscardHandler))
-		times := 0
-		m.free = func() { times++ }
+		var times atomic.Int32
+		m.free = func() { times.Add(1) }
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { m.run(ctx); close(ended) }()
-		after := func(d time.Duration, want int) {
+		after := func(d time.Duration, want int32) {
 			t.Helper()
 			<-time.After(d)
 			synctest.Wait()
-			if times != want {
-				t.Errorf("%d times, want %d", times, want)
+			if got := times.Load(); got != want {
+				t.Errorf("%d times, want %d", got, want)
 			}
 		}
 		m.settle()
@@ -109,7 +110,7 @@ func TestMemoryIsGivenBackAfterALoad(t *testing.T) {
 		m.settle()
 		cancel()
 		<-ended
-		if times != 3 {
+		if times.Load() != 3 {
 			t.Error("given back after the end")
 		}
 	})
