@@ -113,6 +113,9 @@ func TestCostOfALoadIsLinear(t *testing.T) {
 			{"services of 1", func(n int) string { return sized(n, 1, check) }},
 			{"one service in pieces", func(n int) string { return pieces(n, check) }},
 		} {
+			if check == httpBlock && shape.name != "services of 100" {
+				continue // the shapes differ in what is around the checks
+			}
 			t.Run(name+"/"+shape.name, func(t *testing.T) {
 				few, many := shape.of(1000), shape.of(30_000)
 				load := func(text string) (allocs, bytes, cpu float64) {
