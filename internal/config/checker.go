@@ -107,14 +107,14 @@ type Connection struct {
 	// BindAddr is the source address, invalid for none; BindPort 0 for any.
 	BindAddr netip.Addr
 	BindPort uint16
+	// Close is how a TCP connection ends.
+	Close Close
 	// BindIf is the interface (SO_BINDTODEVICE), "" for any.
 	BindIf string
 	// FWMark is SO_MARK, 0 for none.
 	FWMark uint32
 	// Timeout is the one deadline from connect to last byte.
 	Timeout time.Duration
-	// Close is how a TCP connection ends.
-	Close Close
 }
 
 // Schedule is when a checker runs and how many results make a verdict.

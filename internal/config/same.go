@@ -100,7 +100,7 @@ func (c *Checker) AppendQuestion(b []byte) []byte {
 	q.number(int64(c.Kind))
 	q.addr(c.Conn.Target.Addr())
 	q.addr(c.Conn.BindAddr)
-	q.number(int64(c.Conn.Target.Port()), int64(c.Conn.BindPort), int64(c.Conn.FWMark), int64(c.Conn.Timeout))
+	q.number(int64(c.Conn.Target.Port()), int64(c.Conn.BindPort), int64(c.Conn.FWMark), int64(c.Conn.Timeout), int64(c.Conn.Close))
 	q.text(c.Conn.BindIf)
 	if q.there(c.File != nil) {
 		q.text(c.File.Name)
