@@ -1,7 +1,6 @@
 package config
 
 import (
-	"bytes"
 	"slices"
 )
 
@@ -42,9 +41,8 @@ func SameRealServer(a, b *RealServer) bool {
 	}
 	return a.Key == b.Key && a.Weight == b.Weight && a.Forward == b.Forward &&
 		a.UpperThreshold == b.UpperThreshold && a.LowerThreshold == b.LowerThreshold &&
-		a.Inhibit == b.Inhibit && a.Alpha == b.Alpha && a.SMTPAlert == b.SMTPAlert &&
+		a.Inhibit == b.Inhibit && a.HandedOn() == b.HandedOn() && a.SMTPAlert == b.SMTPAlert &&
 		SameScript(a.NotifyUp, b.NotifyUp) && SameScript(a.NotifyDown, b.NotifyDown) &&
-		a.VirtualHost == b.VirtualHost && a.SNMPName == b.SNMPName &&
 		a.DrainTimeout == b.DrainTimeout && a.SlowStart == b.SlowStart &&
 		slices.Equal(a.TrackFiles, b.TrackFiles) &&
 		slices.EqualFunc(a.Checkers, b.Checkers, SameChecker)
@@ -52,79 +50,15 @@ func SameRealServer(a, b *RealServer) bool {
 
 // SameChecker reports whether two blocks say the same.
 func SameChecker(a, b *Checker) bool {
-	if a == b {
-		return true
-	}
-	return SameProbe(a, b) && a.Schedule == b.Schedule &&
-		(a.File == nil || *a.File == *b.File) &&
-		(a.HTTP == nil || a.HTTP.FastRecovery == b.HTTP.FastRecovery)
-}
-
-// SameProbe reports whether two checkers ask the same question of the same target.
-// When they ask, and what they make of the answers, is no part of it.
-func SameProbe(a, b *Checker) bool {
-	if a == nil || b == nil || a == b {
-		return a == b
-	}
-	return a.Kind == b.Kind && a.Conn == b.Conn &&
-		sameHTTP(a.HTTP, b.HTTP) && sameDatagram(a.UDP, b.UDP) && sameMisc(a.Misc, b.Misc) &&
-		equal(a.SMTP, b.SMTP) && equal(a.DNS, b.DNS) &&
-		(a.File == nil) == (b.File == nil) && (a.File == nil || a.File.Name == b.File.Name)
-}
-
-func equal[T comparable](a, b *T) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
-	return *a == *b
-}
-
-func sameHTTP(a, b *HTTP) bool {
-	if a == nil || b == nil || a == b {
-		return a == b
-	}
-	return a.Protocol == b.Protocol && a.VirtualHost == b.VirtualHost && a.SNI == b.SNI &&
-		a.SNIName == b.SNIName && a.SNIVirtualHost == b.SNIVirtualHost &&
-		a.TLSCompliant == b.TLSCompliant && slices.EqualFunc(a.URLs, b.URLs, sameURL)
-}
-
-func sameURL(a, b URL) bool {
-	return a.Path == b.Path && a.VirtualHost == b.VirtualHost && a.HasDigest == b.HasDigest && a.Digest == b.Digest &&
-		a.TLSCompliant == b.TLSCompliant && slices.Equal(a.Status, b.Status) && sameRegex(a.Regex, b.Regex)
-}
-
-func sameRegex(a, b *Regex) bool {
-	if a == nil || b == nil || a == b {
-		return a == b
-	}
-	return a.Pattern == b.Pattern && a.NoMatch == b.NoMatch && a.MinOffset == b.MinOffset && a.MaxOffset == b.MaxOffset &&
-		a.HasMax == b.HasMax && slices.Equal(a.Options, b.Options)
-}
-
-func sameDatagram(a, b *Datagram) bool {
-	if a == nil || b == nil || a == b {
-		return a == b
-	}
-	return (a.Payload == nil) == (b.Payload == nil) && bytes.Equal(a.Payload, b.Payload) && a.Require == b.Require &&
-		(a.Reply == nil) == (b.Reply == nil) && bytes.Equal(a.Reply, b.Reply) && bytes.Equal(a.Mask, b.Mask) &&
-		a.Min == b.Min && a.Max == b.Max
-}
-
-func sameMisc(a, b *Misc) bool {
-	if a == nil || b == nil || a == b {
-		return a == b
-	}
-	return a.Timeout == b.Timeout && a.Dynamic == b.Dynamic && SameScript(a.Script, b.Script)
+	return a.SameAs(b)
 }
 
 // SameScript reports whether two scripts are the same command under the same
 // identity.
-func SameScript(a, b *Script) bool {
-	if a == nil || b == nil || a == b {
-		return a == b
-	}
-	return a.User == b.User && a.Group == b.Group && slices.Equal(a.Argv, b.Argv)
-}
+func SameScript(a, b *Script) bool { return a.same(b) }
 
 // SameTrackFile reports whether two blocks say the same.
 func SameTrackFile(a, b *TrackFile) bool {

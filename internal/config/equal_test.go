@@ -6,7 +6,6 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/sluice-lb/sluice/internal/config/diag"
 )
@@ -15,6 +14,9 @@ import (
 func full(v reflect.Value, n *int) {
 	*n++
 	switch v.Type() {
+	case reflect.TypeFor[diag.Pos]():
+		v.Set(reflect.ValueOf(diag.At("f.conf", *n, 1)))
+		return
 	case reflect.TypeFor[netip.Addr]():
 		v.Set(reflect.ValueOf(netip.AddrFrom4([4]byte{10, 0, byte(*n >> 8), byte(*n)})))
 		return
@@ -127,31 +129,5 @@ func sees[T any](t *testing.T, same func(a, b *T) bool) {
 	})
 	if count < 4 {
 		t.Fatalf("%d changes of %T tried", count, a)
-	}
-}
-
-// TestSamePayload: no payload is the default one, an empty one is not.
-func TestSamePayload(t *testing.T) {
-	t.Parallel()
-	if SameProbe(&Checker{UDP: &Datagram{}}, &Checker{UDP: &Datagram{Payload: []byte{}}}) {
-		t.Error("an empty payload is taken for the default one")
-	}
-}
-
-// TestSameProbe: the schedule, and what a file weighs, are not what is asked.
-func TestSameProbe(t *testing.T) {
-	t.Parallel()
-	a := made[Checker]()
-	for name, change := range map[string]func(*Checker){
-		"delay_loop": func(c *Checker) { c.DelayLoop += time.Second },
-		"retry":      func(c *Checker) { c.Retry++ },
-		"weight":     func(c *Checker) { c.File.Weight++ },
-		"recovery":   func(c *Checker) { c.HTTP.FastRecovery = false },
-	} {
-		b := made[Checker]()
-		change(b)
-		if !SameProbe(a, b) || SameChecker(a, b) {
-			t.Errorf("%s: same probe %v, same checker %v", name, SameProbe(a, b), SameChecker(a, b))
-		}
 	}
 }

@@ -69,6 +69,20 @@
 // when: the loop's timer wakes it at the earliest of all virtual servers' moments,
 // and each event moves its virtual server's clock before it is handled.
 //
+// # Work in proportion
+//
+// A verdict on one real server of ten thousand costs the loop what one of ten costs
+// it. Handlers mark what readers have to be told of (mark, markHead, and touched for
+// all of a virtual server); publish then makes new situations for that alone and shares
+// every other, and the parts of the lists that hold them, with the version before. What
+// never changes (names, addresses, what is checked) is put into words when somebody
+// reads, which is rare. A service that holds just what it should is told of by its
+// servers' weights; only one in which something drains, is still to be written or was
+// changed by somebody else is described destination by destination (views). Virtual
+// servers that time will change are in a heap (moves).
+//
+// A test holds all of this to what making everything anew would tell.
+//
 // # Kernel errors
 //
 // What could not be written stays due in apply and is retried with a growing
@@ -91,8 +105,8 @@
 // After turns that changed something, at most once a second, and once a minute in
 // any case, the loop hands out a State to be saved: what is ours in the table, drains
 // with their time and reason, verdicts with the time of the run that last confirmed
-// them, quorums. Making it costs the loop some 20 ms for 10,000 real servers;
-// encoding and writing it are done elsewhere.
+// them, quorums. That is a few words with what is published: the lists are made of it,
+// encoded and written by who saves it, one element at a time.
 //
 // At the start the table and that state are weighed against each other (believe): the
 // table is the stronger evidence of who serves, the state knows who was down, whose

@@ -90,13 +90,22 @@ type Engine struct {
 	values map[string]int64
 	nextID checker.ID
 	// runs are those that others may join, by what they ask; rules those in use.
-	runs       map[uint64]*run
-	rules      map[rules]*rules
+	runs  map[uint64]*run
+	rules map[rules]*rules
+	// touched are the virtual servers to be published, with true those of which all
+	// real servers are (mark).
 	touched    map[*server]bool
 	allTouched bool
-	// headTouched: something of no virtual server's has changed.
-	headTouched bool
-	notices     notices
+	// headTouched: something of no virtual server's has changed. tableTouched: the
+	// table was read, or refused something.
+	headTouched, tableTouched bool
+	// moved: the list of virtual servers changed.
+	moved bool
+	// owners are the virtual servers of each service; moves those that time will
+	// change.
+	owners  map[ipvs.ServiceKey][]*server
+	moves   moves
+	notices notices
 	// local are this host's addresses, nil as long as nobody told.
 	local *addresses
 	// conn is the table that is written; what it can besides writing services is
@@ -115,7 +124,9 @@ type Engine struct {
 	// orders are what operators asked for, holds the departures that wait for
 	// replacements.
 	orders map[orderKey]Order
-	holds  map[config.VSKey]*hold
+	// ordersDue: they are to be saved.
+	ordersDue bool
+	holds     map[config.VSKey]*hold
 	// after is done at the end of the turn, when what it asked for is written and
 	// published.
 	after []func()
@@ -148,23 +159,27 @@ type server struct {
 	*framework.VirtualServer
 	name  string
 	since time.Time
-	rs    []situation
+	// rs are the situations to be told of: those published, but for what is marked.
+	rs    []*situation
 	tasks [][]*task
+	// shown is what was published last.
+	shown *piece
+	// marked are the real servers whose situation may have changed.
+	marked []int32
+	// place is where it stands in the configuration. plain: each of its real servers
+	// has a destination of its own, in services that are its alone.
+	place int
+	plain bool
+	// moveAt is when time alone changes something, and move its place by that, from
+	// 1; 0 for none.
+	moveAt time.Time
+	move   int
 	// suspended: no check runs, since its address is not on this host.
 	suspended bool
 	// hold keeps servers that a reload took away; nil for none.
 	hold *hold
 	// floorSince is when it came to its floor; zero while it is not there.
 	floorSince time.Time
-}
-
-// situation is a real server's state since when and why.
-type situation struct {
-	state  State
-	reason string
-	since  time.Time
-	// failed is the outcome that took it down.
-	failed string
 }
 
 // fileUse is one place that a watched file's value goes to.
@@ -318,7 +333,7 @@ func (e *Engine) wait(now time.Time) time.Duration {
 	if _, d := e.applier.Draining(); !d.IsZero() && d.Before(next) {
 		next = d
 	}
-	if t := e.nextMove(); !t.IsZero() && t.Before(next) {
+	if t := e.moves.next(); !t.IsZero() && t.Before(next) {
 		next = t
 	}
 	return max(next.Sub(now), 0)
@@ -329,8 +344,8 @@ func (e *Engine) turn(ctx context.Context) {
 	kctx, cancel := context.WithTimeout(ctx, e.opts.KernelTimeout)
 	defer cancel()
 	now := time.Now()
+	e.advanceDue(now)
 	e.expire(now)
-	e.advance(now)
 	if !e.connected && !e.retryAt.IsZero() && !now.Before(e.retryAt) {
 		e.connect(kctx)
 	}
@@ -344,7 +359,7 @@ func (e *Engine) turn(ctx context.Context) {
 		if !now.Before(e.tickAt) {
 			e.tickAt = time.Time{}
 		}
-		e.allTouched = true
+		e.tableTouched = true
 		e.readTimeouts(kctx)
 		err = e.applier.Tick(kctx, now)
 	}
@@ -366,8 +381,10 @@ func (e *Engine) turn(ctx context.Context) {
 	case e.tickAt.IsZero():
 		e.tickAt = now.Add(e.config.Global.DrainInterval)
 	}
-	e.save(now, len(e.touched) > 0 || e.allTouched || e.headTouched)
+	e.saveOrders()
+	changed := len(e.touched) > 0 || e.allTouched || e.headTouched || e.tableTouched
 	e.publish(now)
+	e.save(now, changed)
 	e.after = append(e.after, e.reconcile.done(e.connected)...)
 	for _, f := range e.after {
 		f()
@@ -411,10 +428,14 @@ func (e *Engine) connect(ctx context.Context) {
 
 // outcome keeps the kernel's state for people and the retry timer.
 func (e *Engine) outcome(now time.Time, err error) {
-	e.kernel.Operations = e.applier.Operations()
+	if n := e.applier.Operations(); n != e.kernel.Operations {
+		e.kernel.Operations = n
+		// What no event of this turn asked for was due since an earlier one.
+		e.tableTouched = e.tableTouched || len(e.touched) == 0 || !e.retryAt.IsZero()
+	}
 	if n := e.applier.Repaired(); n != e.kernel.DriftRepaired {
 		e.kernel.DriftRepaired = n
-		e.allTouched = true
+		e.tableTouched = true
 	}
 	if err == nil {
 		if e.reconcile.failed {
@@ -425,7 +446,7 @@ func (e *Engine) outcome(now time.Time, err error) {
 		}
 		if !e.kernel.OK {
 			e.kernel.OK, e.kernel.Error, e.kernel.Since = true, "", now
-			e.allTouched = true
+			e.tableTouched = true
 		}
 		return
 	}
@@ -443,7 +464,7 @@ func (e *Engine) outcome(now time.Time, err error) {
 		e.kernel.Since = now
 	}
 	e.kernel.OK, e.kernel.Error = false, err.Error()
-	e.allTouched = true
+	e.tableTouched = true
 }
 
 // longer is the next pause after one that did not help.

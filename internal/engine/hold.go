@@ -114,11 +114,11 @@ func adds(vc, was *config.VirtualServer) bool {
 // frozen is a departing server's configuration. What files add to its weight stays as
 // it is: nobody watches them for it any more.
 func frozen(rs *framework.RealServer) *config.RealServer {
-	if len(rs.Files) == 0 {
+	if len(rs.Files()) == 0 {
 		return rs.Config
 	}
 	rc := *rs.Config
-	for _, f := range rs.Files {
+	for _, f := range rs.Files() {
 		add, _ := f.Status()
 		rc.Weight += add
 	}
@@ -178,9 +178,14 @@ func (e *Engine) logHold(was *server, h *hold) {
 func (e *Engine) endHolds(now time.Time) {
 	var changed []renewed
 	for i, vs := range e.vss {
-		if vs.hold == nil || !e.ends(vs, now) {
+		if vs.hold == nil {
 			continue
 		}
+		// Nothing but an event or its time ends one.
+		if _, touched := e.touched[vs]; !touched && !e.allTouched && now.Before(vs.hold.until) || !e.ends(vs, now) {
+			continue
+		}
+		e.catchUp(vs, now)
 		file := vs.hold.file
 		e.vss[i] = e.replace(vs, file, nil)
 		changed = append(changed, renewed{e.vss[i], apply.Translate(file)})
@@ -204,7 +209,9 @@ func (e *Engine) ends(vs *server, now time.Time) bool {
 	default:
 		why = "departure_hold is over"
 	}
+	e.catchUp(vs, now)
 	for _, i := range unverified(vs) {
+		e.mark(vs, i)
 		e.apply(vs, vs.TrustUnverified(i), "")
 	}
 	if serves(vs, true) && !serves(vs, false) && vs.Config.Sorry == nil {
@@ -212,7 +219,7 @@ func (e *Engine) ends(vs *server, now time.Time) bool {
 			h.over = true
 			e.touched[vs] = true
 			e.log.Error("departure_hold is over and no configured server can serve: those that the reload took away go on, or nothing would",
-				"vs", vs.name, "waits_for", strings.Join(h.view(vs).WaitsFor, " "))
+				"vs", vs.name, "waits_for", strings.Join(h.view(vs, func(i int) bool { return vs.Servers[i].Proven() }).WaitsFor, " "))
 		}
 		return false
 	}
@@ -250,17 +257,17 @@ func letGo(was *server) {
 	}
 }
 
-// view describes a hold for readers.
-func (h *hold) view(vs *server) *Hold {
+// view describes a hold; proven tells of which servers all checks vouch.
+func (h *hold) view(vs *server, proven func(server int) bool) *Hold {
 	if h == nil {
 		return nil
 	}
 	v := &Hold{Since: h.since, Until: h.until, Over: h.over}
-	for _, rs := range vs.Servers {
+	for i, rs := range vs.Servers {
 		switch name := rs.Config.Key.String(); {
 		case h.servers[rs.Config.Key]:
 			v.Servers = append(v.Servers, name)
-		case !rs.Proven():
+		case !proven(i):
 			v.WaitsFor = append(v.WaitsFor, name)
 		}
 	}

@@ -71,7 +71,7 @@ func (e *Engine) reconcileNow(ctx context.Context, now time.Time) error {
 	}
 	e.tickAt = time.Time{}
 	if draining > 0 || e.applier.Operations() != before || drifted || e.applier.Drifted() {
-		e.allTouched = true
+		e.tableTouched = true
 	}
 	return err
 }

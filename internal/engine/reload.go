@@ -172,6 +172,8 @@ func (e *Engine) hand(changed []renewed) {
 		kernel[i] = r.kernel
 	}
 	e.applier.Update(order, kernel)
+	e.claims()
+	e.moved = true
 	for _, r := range changed {
 		e.touched[r.vs] = true
 		e.must(e.applier.Init(r.vs.VirtualServer))
@@ -181,8 +183,9 @@ func (e *Engine) hand(changed []renewed) {
 // add and remove keep the indexes; the order of vss is the caller's.
 func (e *Engine) add(vs *server) {
 	e.byKey[vs.Config.Key] = vs
+	e.moves.arm(vs)
 	for i, rs := range vs.Servers {
-		for j, f := range rs.Files {
+		for j, f := range rs.Files() {
 			e.uses[f.Name] = append(e.uses[f.Name], fileUse{vs, i, j})
 		}
 	}
@@ -191,8 +194,9 @@ func (e *Engine) add(vs *server) {
 func (e *Engine) remove(vs *server) {
 	delete(e.byKey, vs.Config.Key)
 	delete(e.touched, vs)
+	e.moves.disarm(vs)
 	for _, rs := range vs.Servers {
-		for _, f := range rs.Files {
+		for _, f := range rs.Files() {
 			uses := e.uses[f.Name]
 			if !slices.ContainsFunc(uses, func(u fileUse) bool { return u.vs == vs }) {
 				continue
@@ -286,9 +290,9 @@ func (e *Engine) adopt(fvs *framework.VirtualServer, was *server, start bool) *s
 	}
 	// Readers hold the lists: they are made once.
 	all := make([]*task, count)
-	vs.rs, vs.tasks = make([]situation, len(fvs.Servers)), make([][]*task, len(fvs.Servers))
+	vs.rs, vs.tasks = make([]*situation, len(fvs.Servers)), make([][]*task, len(fvs.Servers))
 	for i, rs := range fvs.Servers {
-		vs.rs[i].since = now
+		vs.rs[i] = newSituation(now)
 		tasks := all[:len(rs.Config.Checkers):len(rs.Config.Checkers)]
 		all = all[len(tasks):]
 		vs.tasks[i] = tasks

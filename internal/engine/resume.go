@@ -3,7 +3,6 @@ package engine
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"sync"
 	"time"
 
 	"github.com/sluice-lb/sluice/internal/apply"
@@ -60,9 +59,9 @@ func (e *Engine) remember(s *state.State) {
 // the table and the state file say of its servers.
 func (e *Engine) resume(vc *config.VirtualServer, values framework.Values, now time.Time) *server {
 	believed := make(map[*config.RealServer]belief, len(vc.RealServers))
-	trust := sync.OnceValue(func() framework.Trust { return e.trustAtStart(vc) })
+	adopted, trust := e.applier.AdoptedIn(e.applier.Lookup(vc.Key)), e.trustAtStart(vc)
 	for _, rc := range vc.RealServers {
-		believed[rc] = e.believe(vc, rc, trust, now)
+		believed[rc] = e.believe(vc, rc, adopted, trust, now)
 	}
 	fvs, _ := framework.Resume(vc,
 		func(rc *config.RealServer) bool { return believed[rc].trusted }, values,
@@ -81,7 +80,7 @@ func (e *Engine) resume(vc *config.VirtualServer, values framework.Values, now t
 			}
 			t.recall(v)
 			if !v.Up {
-				vs.rs[i].failed = v.Reason
+				vs.failed(i, v.Reason)
 			}
 		}
 	}
@@ -105,6 +104,9 @@ func (b belief) verdict(checker int) framework.Verdict {
 	return framework.Down
 }
 
+// adopted tells what the table held of a real server (apply.Applier.AdoptedIn).
+type adopted func(config.RSKey) (exists, usable bool, weight int64)
+
 // believe weighs the table against the saved verdicts. The table is the stronger
 // evidence of the two: it was written before the state was saved, and others may
 // have changed it on purpose.
@@ -116,9 +118,9 @@ func (b belief) verdict(checker int) framework.Verdict {
 //     unless the table speaks against it: others serve there and it is out, or it is
 //     at weight 0 with inhibit_on_failure.
 //   - Otherwise what trustAtStart says.
-func (e *Engine) believe(vc *config.VirtualServer, rc *config.RealServer, trust func() framework.Trust, now time.Time) belief {
+func (e *Engine) believe(vc *config.VirtualServer, rc *config.RealServer, adopted adopted, trust framework.Trust, now time.Time) belief {
 	saved, down, up := e.recollect(vc, rc, now)
-	exists, usable, weight := e.applier.Adopted(e.applier.Lookup(vc.Key), rc.Key)
+	exists, usable, weight := adopted(rc.Key)
 	contradicted := exists && usable && weight < 0 || weight == 0 && (rc.Inhibit || vc.OnFailure == config.OnFailureDrain)
 	switch {
 	case weight > 0:
@@ -133,7 +135,7 @@ func (e *Engine) believe(vc *config.VirtualServer, rc *config.RealServer, trust 
 	case up && !contradicted:
 		return belief{true, saved}
 	}
-	return belief{trust()(rc), make([]*state.Verdict, len(rc.Checkers))}
+	return belief{trust(rc), make([]*state.Verdict, len(rc.Checkers))}
 }
 
 // recollect returns the saved verdicts of a real server's checkers: those that are

@@ -18,12 +18,12 @@ import (
 type run struct {
 	id     checker.ID
 	engine *Engine
-	// next is another run of the same hash; definition the digest of what is asked,
-	// once it was wanted. Both are the loop's.
+	// next is another run of the same hash. It is the loop's.
 	next *run
-	sum  [16]byte
 
 	mu sync.Mutex
+	// sum is the digest of what is asked, once it was wanted.
+	sum [16]byte
 	// members is replaced and never changed in place: judge goes through it without
 	// the lock.
 	members []*task
@@ -69,6 +69,8 @@ func (r *run) judge(o checker.Outcome) time.Duration {
 
 // definition is what a checker asks, short and without what of it may be secret.
 func (r *run) definition(c *config.Checker) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.sum == [16]byte{} {
 		r.sum = digest(c)
 	}
@@ -81,7 +83,7 @@ func (r *run) definition(c *config.Checker) string {
 func sameRun(ar *config.RealServer, a *config.Checker, br *config.RealServer, b *config.Checker) bool {
 	return a == b && (a.Kind != config.MiscCheck || ar.Key == br.Key) ||
 		a.DelayLoop == b.DelayLoop && a.DelayBeforeRetry == b.DelayBeforeRetry && a.Warmup == b.Warmup &&
-			config.SameProbe(a, b) && (a.Kind != config.MiscCheck || ar.Key == br.Key)
+			a.AsksSame(b) && (a.Kind != config.MiscCheck || ar.Key == br.Key)
 }
 
 var seed = maphash.MakeSeed()
@@ -137,7 +139,7 @@ func (e *Engine) enlist(t *task, first time.Duration) bool {
 	e.nextID++
 	r := &run{id: e.nextID, engine: e, members: []*task{t}, due: now + first, last: lastOutcome{told: unable}}
 	if t.run != nil {
-		r.last, r.sum = t.run.outcome(), t.run.sum
+		r.last, r.sum = t.run.outcome()
 	}
 	t.setRun(r)
 	e.register(r, c)
@@ -145,10 +147,10 @@ func (e *Engine) enlist(t *task, first time.Duration) bool {
 	return true
 }
 
-func (r *run) outcome() lastOutcome {
+func (r *run) outcome() (last lastOutcome, sum [16]byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.last
+	return r.last, r.sum
 }
 
 // register makes a run one that others may join.
@@ -206,7 +208,8 @@ func (e *Engine) dismiss(t *task) {
 func (e *Engine) suspend(t *task) {
 	_, _, c := t.config()
 	e.leave(t, c)
-	t.setRun(&run{engine: e, last: t.run.outcome(), sum: t.run.sum})
+	last, sum := t.run.outcome()
+	t.setRun(&run{engine: e, last: last, sum: sum})
 }
 
 // reschedule takes up that a checker whose question stays runs at other intervals. A

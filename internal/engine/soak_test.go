@@ -73,7 +73,7 @@ func TestSoak(t *testing.T) {
 			// Old states of the virtual servers end with the turns that replace them.
 			time.Sleep(2 * time.Minute)
 			synctest.Wait()
-			return heap(), runtime.NumGoroutine()
+			return heapBytes(), runtime.NumGoroutine()
 		}
 		for i := range seconds / reloads {
 			round(i)

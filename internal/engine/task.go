@@ -186,11 +186,15 @@ func (t *task) status() Checker {
 	return c
 }
 
-// saved is the verdict's name in the state file; virtualServer is its virtual
-// server's key. For the loop.
-func (t *task) saved(virtualServer string) state.Key {
-	_, rc, c := t.config()
-	return state.Key{VirtualServer: virtualServer, RealServer: rc.Key.String(), Checker: t.run.definition(c)}
+// definition is the name of what its checker asks in the state file.
+func (t *task) definition(c *config.Checker) string {
+	t.mu.Lock()
+	r := t.run
+	t.mu.Unlock()
+	if r == nil {
+		return definition(c)
+	}
+	return r.definition(c)
 }
 
 // recall gives a task the last outcome of an earlier process, unless it has run.

@@ -18,36 +18,52 @@ type Values func(name string) int64
 // its quorum evaluated from "down" as keepalived does at start. Rules for files
 // must be resolved already: a use names its own weight.
 func New(cfg *config.VirtualServer, trust Trust, values Values, orders ...Orders) (*VirtualServer, QuorumEvent) {
-	vs := &VirtualServer{Config: cfg}
-	for _, rc := range cfg.RealServers {
-		rs := newServer(rc)
+	vs := &VirtualServer{Config: cfg, Servers: newServers(cfg)}
+	for _, rs := range vs.Servers {
 		rs.order(orders)
-		rs.Trusted = trust(rc)
+		rs.Trusted = trust(rs.Config)
 		rs.cold = true
 		rs.fill(values)
-		vs.Servers = append(vs.Servers, rs)
 	}
 	vs.recompute()
 	return vs, vs.evaluate()
 }
 
-func newServer(rc *config.RealServer) *RealServer {
-	return &RealServer{Config: rc, Checkers: make([]Verdict, len(rc.Checkers)), Dynamic: make([]Dynamic, len(rc.Checkers))}
+// newServers makes all real servers of a virtual server at once: that is a few
+// pieces of memory and not several for each.
+func newServers(cfg *config.VirtualServer) []*RealServer {
+	checkers := 0
+	for _, rc := range cfg.RealServers {
+		checkers += len(rc.Checkers)
+	}
+	all, verdicts := make([]RealServer, len(cfg.RealServers)), make([]Verdict, checkers)
+	servers := make([]*RealServer, len(all))
+	for i, rc := range cfg.RealServers {
+		n := len(rc.Checkers)
+		all[i].Config, all[i].Checkers = rc, verdicts[:n:n]
+		servers[i], verdicts = &all[i], verdicts[n:]
+	}
+	return servers
 }
 
 // fill sets the file values, and with them the verdicts of file checkers, which
 // need no probe.
 func (rs *RealServer) fill(values Values) {
+	var files []FileValue
 	for _, u := range rs.Config.TrackFiles {
-		rs.Files = append(rs.Files, FileValue{Name: u.Name, Weight: u.Weight, Reverse: u.Reverse, Checker: -1})
+		files = append(files, FileValue{Name: u.Name, Weight: u.Weight, Reverse: u.Reverse, Checker: -1})
 	}
 	for i, c := range rs.Config.Checkers {
 		if c.Kind == config.FileCheck && c.File != nil {
-			rs.Files = append(rs.Files, FileValue{Name: c.File.Name, Weight: c.File.Weight, Reverse: c.File.Reverse, Checker: i})
+			files = append(files, FileValue{Name: c.File.Name, Weight: c.File.Weight, Reverse: c.File.Reverse, Checker: i})
 		}
 	}
-	for i := range rs.Files {
-		rs.setFile(i, values(rs.Files[i].Name))
+	if len(files) == 0 {
+		return
+	}
+	rs.rest().files = files
+	for i := range files {
+		rs.setFile(i, values(files[i].Name))
 	}
 }
 
@@ -69,25 +85,35 @@ func Next(old *VirtualServer, cfg *config.VirtualServer, trust Trust, values Val
 	for _, rs := range old.Servers {
 		byKey[rs.Config.Key] = rs
 	}
-	vs := &VirtualServer{Config: cfg, quorumUp: old.quorumUp, now: old.now, failures: old.failures}
-	for _, rc := range cfg.RealServers {
-		rs := newServer(rc)
+	vs := &VirtualServer{Config: cfg, Servers: newServers(cfg), quorumUp: old.quorumUp, now: old.now, failures: old.failures}
+	for i, rc := range cfg.RealServers {
+		rs := vs.Servers[i]
 		rs.order(orders)
 		if was, ok := byKey[rc.Key]; ok {
 			rs.Trusted = was.alive && !was.kept
 			rs.standing, rs.passing, rs.failing, rs.failedAs = was.standing, was.passing, was.failing, was.failedAs
-			rs.flaps, rs.rising, rs.cold = was.flaps, was.rising, was.cold
+			rs.cold = was.cold
+			if m := was.more; m != nil && (m.flaps.any() || !m.rises.IsZero()) {
+				rs.rest().flaps, rs.rest().rises = m.flaps, m.rises
+			}
+			asked := was.Dynamic()
+			if asked != nil {
+				rs.rest().dynamic = make([]Dynamic, len(rc.Checkers))
+			}
 			match := MatchCheckers(was.Config.Checkers, rc.Checkers)
 			for i, j := range match {
-				if j >= 0 {
-					rs.Checkers[i], rs.Dynamic[i] = was.Checkers[j], was.Dynamic[j]
+				if j < 0 {
+					continue
+				}
+				rs.Checkers[i] = was.Checkers[j]
+				if asked != nil {
+					rs.more.dynamic[i] = asked[j]
 				}
 			}
 		} else {
 			rs.Trusted = trust(rc)
 		}
 		rs.fill(values)
-		vs.Servers = append(vs.Servers, rs)
 	}
 	vs.recompute()
 	return vs, vs.evaluate()
@@ -101,7 +127,7 @@ func MatchCheckers(old, new []*config.Checker) []int {
 	for i, c := range new {
 		match[i] = -1
 		for j, o := range old {
-			if !used[j] && config.SameProbe(o, c) {
+			if !used[j] && o.AsksSame(c) {
 				match[i], used[j] = j, true
 				break
 			}
@@ -129,6 +155,9 @@ func Definition(c *config.Checker) string {
 	b = append(b, " Timeout:"...)
 	b = append(b, c.Conn.Timeout.String()...)
 	b = append(b, '}')
+	if c.Conn.Close != config.CloseNormal {
+		b = append(append(b, "|close="...), c.Conn.Close.String()...)
+	}
 	if c.File != nil {
 		b = append(append(b, "|file="...), c.File.Name...)
 	}
