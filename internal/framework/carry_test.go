@@ -2,6 +2,7 @@ package framework
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
