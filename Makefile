@@ -45,6 +45,7 @@ test-loss-quick: ## the four or five scenarios of it that are marked as quick
 
 test-long: ## 100,000 runs of scripts that end at their timeout, about ten minutes
 	SLUICE_LONG=1 $(GO) test -count 1 -timeout 30m -v -run TestC05ScriptsThatEndAtTheirTimeout ./internal/checker/misc
+	SLUICE_LONG=1 $(GO) test -count 1 -timeout 30m -v -run TestSoak ./internal/engine
 
 lint: bin/staticcheck ## gofmt, vet, staticcheck, and golangci-lint where installed
 	@test -z "$$(gofmt -l cmd internal pkg test | tee /dev/stderr)"

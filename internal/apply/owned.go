@@ -55,24 +55,7 @@ func (a *Applier) Owned() []Owned {
 	all := make([]Owned, 0, len(a.mirror)+len(a.remembered))
 	looked := map[string]bool{}
 	for k, m := range a.mirror {
-		o := Owned{Service: k.String(), Destinations: make([]OwnedDestination, 0, m.len())}
-		if len(a.owners[k]) == 0 {
-			o.Timeout = m.timeout
-		}
-		draining := a.parked.in(k) > 0
-		for have := range m.all() {
-			d := OwnedDestination{Destination: have.DestinationKey.String()}
-			if draining {
-				pk := parkedKey{k, have.DestinationKey}
-				if p := a.parked.get(pk); p != nil {
-					d.Since, d.Why = p.since, p.why
-					if l, ok := a.limits[pk]; ok {
-						d.Limit = &l
-					}
-				}
-			}
-			o.Destinations = append(o.Destinations, d)
-		}
+		o := a.owned(k, m)
 		all = append(all, o)
 		looked[o.Service] = true
 	}
@@ -89,6 +72,29 @@ func (a *Applier) Owned() []Owned {
 	}
 	slices.SortFunc(all, func(x, y Owned) int { return cmp.Compare(x.Service, y.Service) })
 	return all
+}
+
+// owned describes one service of ours.
+func (a *Applier) owned(k ipvs.ServiceKey, m *actual) Owned {
+	o := Owned{Service: k.String(), Destinations: make([]OwnedDestination, 0, m.len())}
+	if len(a.owners[k]) == 0 {
+		o.Timeout = m.timeout
+	}
+	draining := a.parked.in(k) > 0
+	for have := range m.all() {
+		d := OwnedDestination{Destination: have.DestinationKey.String()}
+		if draining {
+			pk := parkedKey{k, have.DestinationKey}
+			if p := a.parked.get(pk); p != nil {
+				d.Since, d.Why = p.since, p.why
+				if l, ok := a.limits[pk]; ok {
+					d.Limit = &l
+				}
+			}
+		}
+		o.Destinations = append(o.Destinations, d)
+	}
+	return o
 }
 
 // leftBehind returns the services of an earlier process that the configuration

@@ -66,7 +66,8 @@ func TestS05VerdictAmidInstallation(t *testing.T) {
 		if out < 0 || out > 1100 {
 			t.Errorf("the failed server is taken out by operation %d of %d", out, len(log))
 		}
-		if ds, _ := r.table.Destinations(t.Context(), key); len(ds) != n-1 {
+		// Its own check may have brought the failed one back by now.
+		if ds, _ := r.table.Destinations(t.Context(), key); len(ds) < n-1 {
 			t.Errorf("the reload is done with %d destinations in the table", len(ds))
 		}
 		// What was published on the way is published again.
