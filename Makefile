@@ -47,6 +47,7 @@ test-loss-quick: ## the four or five scenarios of it that are marked as quick
 
 test-long: ## 100,000 runs of scripts that end at their timeout, about ten minutes
 	SLUICE_LONG=1 $(GO) test -count 1 -timeout 30m -v -run TestC05ScriptsThatEndAtTheirTimeout ./internal/checker/misc
+	SLUICE_LONG=1 $(GO) test -count 1 -timeout 30m -v -run TestSoak ./internal/engine
 
 bench: ## the Go benchmarks, for benchstat (BENCH=regexp COUNT=6 PKG=./...)
 	@$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) -timeout 0 \
