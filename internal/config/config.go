@@ -121,6 +121,10 @@ type Global struct {
 	// kernel; 0 is only on events.
 	ReconcileInterval time.Duration
 	Drift             Drift
+	// HTTPListen is where /metrics and /healthz are served over HTTP; invalid for
+	// nowhere.
+	HTTPListen    netip.AddrPort
+	MetricsDetail MetricsDetail
 }
 
 // Mail is how and to whom alerts are mailed. Nothing is mailed without both To and

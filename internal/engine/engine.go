@@ -120,6 +120,7 @@ type Engine struct {
 
 	started   time.Time
 	reload    Reload
+	applied   time.Time
 	kernel    Kernel
 	backoff   time.Duration
 	retryAt   time.Time
@@ -127,6 +128,7 @@ type Engine struct {
 	connected bool
 	reconcile reconciling
 
+	tally     tally
 	published atomic.Pointer[published]
 	reader    lazyReader
 }
@@ -258,6 +260,7 @@ func (e *Engine) Start(ctx context.Context, cfg *config.Config) error {
 	e.remember(e.opts.Saved)
 	e.config, e.generation = cfg, e.memory.generation+1
 	e.reload = Reload{At: time.Now(), OK: true}
+	e.applied = e.reload.At
 	e.connect(ctx)
 	for _, vc := range cfg.VirtualServers {
 		e.noteStart(e.resume(vc, lookup(values), time.Now()))
@@ -428,6 +431,7 @@ func (e *Engine) outcome(now time.Time, err error) {
 		}
 		return
 	}
+	e.kernel.Errors++
 	e.backoff = e.longer()
 	e.retryAt = now.Add(e.backoff)
 	// A failure that repeats is one fact: it is logged when it begins or changes.

@@ -43,7 +43,7 @@ func (e *Engine) publish(now time.Time) {
 	}
 	p := &published{head: Snapshot{
 		Version: e.opts.Version, Started: e.started, At: now, ConfigFile: e.opts.ConfigFile,
-		Generation: e.generation, Reload: e.reload, Observe: e.opts.Observe, Kernel: e.kernel,
+		Generation: e.generation, Reload: e.reload, Applied: e.applied, Observe: e.opts.Observe, Kernel: e.kernel,
 	}}
 	p.pieces = make([]*piece, len(e.vss))
 	for i, vs := range e.vss {
@@ -186,7 +186,7 @@ func situate(vs *server, rs *framework.RealServer, sit *situation) (State, strin
 }
 
 func serviceOf(v apply.ServiceView) Service {
-	s := Service{Name: v.Service.String()}
+	s := Service{Name: v.Service.String(), Key: v.Service.ServiceKey}
 	for _, d := range v.Drift {
 		out := Drift{What: d.What, Found: d.Found, Wanted: d.Wanted, Since: d.Since}
 		if d.Destination.Addr.IsValid() {
@@ -218,6 +218,7 @@ func (e *Engine) snapshot() (*Snapshot, *published) {
 	if e.opts.Scheduler != nil {
 		s.Overdue = e.opts.Scheduler.Overdue()
 	}
+	s.Checks = e.tally.checks()
 	s.Overrides = slices.Clone(p.head.Overrides)
 	s.VirtualServers = make([]VirtualServer, len(p.pieces))
 	for i, piece := range p.pieces {

@@ -23,6 +23,7 @@ func (ev reloadEvent) handle(e *Engine) {
 	vcs, holds := e.held(ev.config.VirtualServers, lookup(values))
 	e.install(vcs, holds, lookup(values))
 	e.reload = Reload{At: time.Now(), OK: true}
+	e.applied = e.reload.At
 	e.after = append(e.after, func() { close(ev.done) })
 }
 

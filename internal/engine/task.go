@@ -52,6 +52,7 @@ type lastOutcome struct {
 // judge takes one run's outcome on the scheduler's side.
 func (t *task) judge(o checker.Outcome) time.Duration {
 	r := t.rules.Load()
+	t.engine.tally.count(r.kind, o.Result)
 	t.mu.Lock()
 	before := t.last
 	t.last = lastOutcome{Outcome: o, at: time.Now()}

@@ -102,6 +102,8 @@ func drawConfig(t draw) *config.Config {
 	g.UDPDrainTimeout = rapid.SampledFrom([]time.Duration{config.DefaultUDPDrainTimeout, 0, time.Minute}).Draw(t, "udp drain")
 	g.ReconcileInterval = rapid.SampledFrom([]time.Duration{config.DefaultReconcileInterval, 0, 2 * time.Second}).Draw(t, "reconcile")
 	g.Drift = rapid.SampledFrom([]config.Drift{config.DriftRepair, config.DriftReport}).Draw(t, "drift")
+	g.HTTPListen = rapid.SampledFrom([]netip.AddrPort{{}, netip.MustParseAddrPort("127.0.0.1:9999"), netip.MustParseAddrPort("[::]:80")}).Draw(t, "http_listen")
+	g.MetricsDetail = rapid.SampledFrom([]config.MetricsDetail{config.MetricsService, config.MetricsServer}).Draw(t, "metrics_detail")
 	drawDaemon(t, g)
 	if drawBool(t, "ssl") {
 		c.SSL = &config.SSL{Certificate: drawText(t, "certificate"), Key: drawText(t, "key"), Password: drawText(t, "password"), CA: drawText(t, "ca")}

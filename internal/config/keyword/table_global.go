@@ -113,6 +113,14 @@ func globalRows() []keyword {
 					g.Drift = config.DriftReport
 				}
 			})},
+		{name: "http_listen", arg: custom("ADDR:PORT", 1), extension: true, def: "nowhere", doc: "where /metrics and /healthz are served over HTTP, to anyone who can connect; `[ADDR]:PORT` for IPv6, `[::]:PORT` for every address", set: setHTTPListen},
+		{name: "metrics_detail", arg: words("service", "server"), extension: true, def: "service", doc: "the metrics are of virtual servers alone, or of each real server, destination and check as well",
+			set: g(func(g *config.Global, v *value) {
+				g.MetricsDetail = config.MetricsService
+				if v.text == "server" {
+					g.MetricsDetail = config.MetricsServer
+				}
+			})},
 
 		{name: "include_check", arg: custom("[+|-]read match wildcard_match brace_match", 0), doc: "which include problems are errors; the language layer reads it"},
 	}
