@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-lb/sluice/internal/apply"
+	"github.com/sluice-lb/sluice/internal/config"
 	"github.com/sluice-lb/sluice/internal/framework"
 	"github.com/sluice-lb/sluice/pkg/ipvs"
 )
@@ -67,7 +68,7 @@ func (e *Engine) piece(vs *server, now time.Time) *piece {
 	p := &piece{of: vs, tasks: vs.tasks}
 	kernel, views := e.applier.Lookup(vs.Config.Key), e.applier.View(vs.Config.Key)
 	p.vs = VirtualServer{
-		Name: vs.name, Scheduler: vs.Config.Scheduler,
+		Name: vs.name, Group: vs.Config.Key.Group, Protocol: protocolOf(vs.Config), Scheduler: vs.Config.Scheduler,
 		Quorum: vs.Config.Quorum, Hysteresis: vs.Config.Hysteresis,
 		Alive: vs.Sum(), QuorumUp: vs.QuorumUp(), Since: vs.since,
 		Suspended: vs.suspended, SorryServing: vs.Config.Sorry != nil && !vs.QuorumUp(),
@@ -120,6 +121,13 @@ func (e *Engine) piece(vs *server, now time.Time) *piece {
 		p.vs.RealServers = append(p.vs.RealServers, out)
 	}
 	return p
+}
+
+func protocolOf(vs *config.VirtualServer) string {
+	if vs.Protocol == config.None {
+		return ""
+	}
+	return vs.Protocol.String()
 }
 
 func (e *Engine) path(trackFile string) string {

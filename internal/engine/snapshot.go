@@ -70,7 +70,12 @@ type Kernel struct {
 // VirtualServer is one virtual server's state.
 type VirtualServer struct {
 	// Name is keepalived's: "[192.0.2.1]:tcp:80", "FWM 5" or "[group]:0".
-	Name      string `json:"name"`
+	Name string `json:"name"`
+	// Group is the group that it serves, "" for none. Its name can be another's too,
+	// that has another protocol.
+	Group string `json:"group,omitempty"`
+	// Protocol is "TCP", "UDP" or "SCTP", "" for a mark.
+	Protocol  string `json:"protocol,omitempty"`
 	Scheduler string `json:"scheduler"`
 	// Quorum, Hysteresis and Alive are weights: Alive is the sum over the real
 	// servers that are up.
