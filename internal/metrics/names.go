@@ -8,7 +8,8 @@ const (
 	counter = "counter"
 )
 
-// Every metric there is. What is below the line is of metrics_detail server.
+// Every metric there is, in docs/metrics.md too. The last block is of metrics_detail
+// server.
 var (
 	buildInfo     = family{"sluice_build_info", gauge, "The version that runs; the value is always 1."}
 	observing     = family{"sluice_observe", gauge, "Whether nothing is written to the kernel (--observe)."}

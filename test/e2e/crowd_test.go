@@ -94,6 +94,25 @@ func (c *crowd) between(begin, end time.Time) []int {
 	return counts
 }
 
+// late is how much longer than every the longest pause was between two checks of a
+// member from the given one on, since begin.
+func (c *crowd) late(from int, begin time.Time, every time.Duration) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	longest := every
+	for _, times := range c.asked[from:] {
+		for i := 1; i < len(times); i++ {
+			if times[i].After(begin) {
+				longest = max(longest, times[i].Sub(times[i-1]))
+			}
+		}
+		if n := len(times); n > 0 {
+			longest = max(longest, time.Since(times[n-1]))
+		}
+	}
+	return longest - every
+}
+
 // pool is a virtual server on a port of the VIP, with all members on the first
 // backend's address. extra goes into the virtual server.
 func (c *crowd) pool(port int, extra string) string {
