@@ -120,7 +120,7 @@ func TestKernelHalfFails(t *testing.T) {
 				// How slow this machine is: how late the checks of the healthy servers
 				// were meanwhile, and what the start took, which wrote as many
 				// operations.
-				bound += c.late(failing, failedAt.Add(-2*time.Second), time.Second) + 2*install + pause
+				bound += 2*c.late(failing, failedAt.Add(-2*time.Second), time.Second) + 2*install + pause
 			}
 			t.Logf("%d servers were out %v after the last of them refused, of %v at most; start %v, the reader's longest pause %v, %d readings",
 				failing, out.Round(time.Millisecond), bound.Round(time.Millisecond), install.Round(time.Millisecond), pause.Round(time.Millisecond), len(all))

@@ -155,8 +155,9 @@ func TestNothingLeaks(t *testing.T) {
 	if limit := before.heap + before.heap/10 + 512; after.heap > limit {
 		t.Errorf("live heap: %d kB, was %d, want %d at most", after.heap, before.heap, limit)
 	}
-	// The runtime gives memory back when it likes.
-	if limit := 2*before.anonymous + 8192; after.anonymous > limit {
+	// The runtime gives memory back when it likes: this is to find memory that is not
+	// in its heap.
+	if limit := 3*before.anonymous + 16<<10; after.anonymous > limit {
 		t.Errorf("resident: %d kB, was %d, want %d at most", after.anonymous, before.anonymous, limit)
 	}
 }
