@@ -6,6 +6,7 @@ package soak
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -19,7 +20,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-lb/sluice/internal/control"
+	"github.com/sluice-lb/sluice/internal/engine"
 	"github.com/sluice-lb/sluice/internal/testkit"
 )
 
@@ -73,10 +74,11 @@ func start(t *testing.T, config string) *daemon {
 		}
 	})
 	testkit.Eventually(t, patience, func() string {
-		_, err := control.NewClient(d.socket).Status(t.Context())
+		r, err := d.http.Get("http://sluice/metrics")
 		if err != nil {
 			return err.Error()
 		}
+		r.Body.Close()
 		return ""
 	})
 	return d
@@ -93,10 +95,13 @@ func (d *daemon) write(config string) {
 func (d *daemon) reload(config string) bool {
 	d.Helper()
 	d.write(config)
-	ctx, cancel := context.WithTimeout(d.Context(), patience)
-	defer cancel()
-	r, err := control.NewClient(d.socket).Reload(ctx)
+	a, err := d.http.Post("http://sluice/v1/reload", "", nil)
 	if err != nil {
+		d.Fatal(err)
+	}
+	defer a.Body.Close()
+	var r engine.Reload
+	if err := json.NewDecoder(a.Body).Decode(&r); err != nil {
 		d.Fatal(err)
 	}
 	return r.OK
