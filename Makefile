@@ -46,6 +46,7 @@ test-loss-quick: ## the four or five scenarios of it that are marked as quick
 test-long: ## ten minutes of reloads and 10,000 verdicts a second, then 100,000 scripts that end at their timeout, ten minutes too
 	$(GO) test -count 1 -timeout 30m -v ./test/soak -for 10m -rate 10000
 	SLUICE_LONG=1 $(GO) test -count 1 -timeout 30m -v -run TestC05ScriptsThatEndAtTheirTimeout ./internal/checker/misc
+	SLUICE_LONG=1 $(GO) test -count 1 -timeout 30m -v -run TestSoak ./internal/engine
 
 lint: bin/staticcheck ## gofmt, vet, staticcheck, and golangci-lint where installed
 	@test -z "$$(gofmt -l cmd internal pkg test | tee /dev/stderr)"

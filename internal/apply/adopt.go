@@ -20,25 +20,28 @@ func (a *Applier) Adopt(ctx context.Context) error {
 	}
 	left, leftErr := a.leftBehind(ctx)
 	ours := slices.Concat(a.ours(), left)
-	found, err := a.read(ctx, ours)
-	err = errors.Join(leftErr, err)
-	adopted := 0
 	for _, k := range ours {
-		a.dirty.add(k)
-		r, ok := found[k]
-		if !ok {
-			continue
+		a.due.bulk.whole(k)
+	}
+	errs := []error{leftErr}
+	adopted := 0
+	err := a.read(ctx, ours, func(k ipvs.ServiceKey, r reading, err error) {
+		if err != nil {
+			errs = append(errs, err)
+			return
 		}
-		if r.held != nil {
+		held := r.held()
+		if held != nil {
 			adopted++
-			a.tellAdopted(k, r.held)
+			a.tellAdopted(k, held)
 		}
 		fresh := a.mirror[k] == nil
-		a.take(k, r.held)
-		if fresh && r.held != nil && a.remembered != nil {
+		a.take(k, held)
+		if fresh && held != nil && a.remembered != nil {
 			a.recall(k, r)
 		}
-	}
+	})
+	err = errors.Join(append(errs, err)...)
 	if err == nil {
 		a.remembered = nil
 	}
@@ -54,8 +57,7 @@ func (a *Applier) tellAdopted(k ipvs.ServiceKey, held *actual) {
 	if len(cs) == 0 {
 		return
 	}
-	known := a.configured(k)
-	args := []any{"service", k.String(), "destinations", len(held.order)}
+	args := []any{"service", k.String(), "destinations", held.len()}
 	for i, c := range cs {
 		for _, s := range c.vs.Services {
 			if i == 0 && s.ServiceKey == k && !sameService(s, held.service) {
@@ -65,9 +67,9 @@ func (a *Applier) tellAdopted(k ipvs.ServiceKey, held *actual) {
 		}
 	}
 	var strangers []string
-	for _, dk := range held.order {
-		if !known[dk] {
-			strangers = append(strangers, dk.String())
+	for d := range held.all() {
+		if !a.claimed(k, d.DestinationKey) {
+			strangers = append(strangers, d.DestinationKey.String())
 		}
 	}
 	if len(strangers) > 0 {
@@ -76,20 +78,6 @@ func (a *Applier) tellAdopted(k ipvs.ServiceKey, held *actual) {
 	if len(args) > 4 {
 		a.log.Warn("Taking over a service that was in the IPVS table and is not as configured; what is not configured drains", args...)
 	}
-}
-
-// configured are the destinations that a service's claimants may want in it.
-func (a *Applier) configured(k ipvs.ServiceKey) map[ipvs.DestinationKey]bool {
-	known := map[ipvs.DestinationKey]bool{}
-	for _, c := range a.owners[k] {
-		for _, rs := range c.vs.Servers {
-			known[at(rs.Dest, k).DestinationKey] = true
-		}
-		if c.vs.SorryServer != nil {
-			known[at(c.vs.SorryServer.Dest, k).DestinationKey] = true
-		}
-	}
-	return known
 }
 
 // Adopted tells what the table held of a real server when it was last read or
@@ -107,7 +95,7 @@ func (a *Applier) Adopted(vs *VirtualServer, rs config.RSKey) (exists, usable bo
 	}
 	weight = -1
 	if dk, ok := vs.Destination(rs, k); ok {
-		if d, ok := m.dests[dk]; ok {
+		if d, ok := m.get(dk); ok {
 			weight = int64(d.Weight)
 		}
 	}
@@ -116,17 +104,16 @@ func (a *Applier) Adopted(vs *VirtualServer, rs config.RSKey) (exists, usable bo
 
 // serves reports whether a destination that is configured has a weight.
 func (a *Applier) serves(k ipvs.ServiceKey, m *actual) bool {
-	for _, c := range a.owners[k] {
-		for _, rs := range c.vs.Servers {
-			if m.dests[at(rs.Dest, k).DestinationKey].Weight > 0 {
-				return true
+	if m.serving == 0 {
+		m.serving = -1
+		for i := range m.slots {
+			if s := &m.slots[i]; s.weight > 0 && a.claimed(k, s.key.unpack()) {
+				m.serving = 1
+				break
 			}
 		}
-		if s := c.vs.SorryServer; s != nil && m.dests[at(s.Dest, k).DestinationKey].Weight > 0 {
-			return true
-		}
 	}
-	return false
+	return m.serving > 0
 }
 
 // Remove deletes every service that is ours, leaving ones included, each with all
@@ -206,39 +193,44 @@ func (a *Applier) view(s ipvs.Service) ServiceView {
 	if d := a.drift[s.ServiceKey]; d != nil {
 		v.Drift = slices.Clone(d.found)
 	}
-	t, _ := a.target(s.ServiceKey)
+	t, _ := a.target(s.ServiceKey, nil, true)
 	m := a.mirror[s.ServiceKey]
-	seen := map[ipvs.DestinationKey]bool{}
-	add := func(dk ipvs.DestinationKey) {
-		if seen[dk] {
-			return
-		}
-		seen[dk] = true
-		d := DestinationView{DestinationKey: dk, Wanted: -1, Mirror: -1}
-		if t != nil {
-			if w, ok := t.wants[dk]; ok {
-				d.Wanted = int64(w.Weight)
-			}
-		}
+	add := func(dk ipvs.DestinationKey, wanted int64) {
+		d := DestinationView{DestinationKey: dk, Wanted: wanted, Mirror: -1}
 		if m != nil {
-			if h, ok := m.dests[dk]; ok {
+			if h, ok := m.get(dk); ok {
 				d.Mirror = int64(h.Weight)
 			}
 		}
 		k := parkedKey{s.ServiceKey, dk}
-		if p, ok := a.parked[k]; ok {
+		if p := a.parked.get(k); p != nil {
 			d.Drain = &DrainView{Since: p.since, Why: p.why, WaitsFor: WaitsFor(p.counters), Counters: p.counters, Deadline: p.deadline(), EndsBy: a.endsBy(k), Note: p.note}
 		}
 		v.Destinations = append(v.Destinations, d)
 	}
+	var shown []bool // of what is in the table
+	if m != nil {
+		shown = make([]bool, len(m.slots))
+	}
 	if t != nil {
-		for _, dk := range t.order {
-			add(dk)
+		v.Destinations = make([]DestinationView, 0, len(t.dests))
+		for _, d := range t.dests {
+			if d.fate != wanted {
+				continue
+			}
+			add(d.dest.DestinationKey, int64(d.dest.Weight))
+			if m != nil {
+				if at := m.at(d.dest.DestinationKey); at >= 0 {
+					shown[at] = true
+				}
+			}
 		}
 	}
 	if m != nil {
-		for _, dk := range m.order {
-			add(dk)
+		for i := range m.slots {
+			if m.slots[i].live && !shown[i] {
+				add(m.slots[i].key.unpack(), -1)
+			}
 		}
 	}
 	return v

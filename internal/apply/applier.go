@@ -3,6 +3,8 @@ package apply
 import (
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/sluice-lb/sluice/internal/config"
@@ -24,10 +26,11 @@ type Applier struct {
 	// an owner is leaving.
 	mirror map[ipvs.ServiceKey]*actual
 	// parked is the drain list.
-	parked map[parkedKey]*drain
-	dirty  dirtySet
-	// why holds reasons for departures that desired cannot know.
-	why map[parkedKey]string
+	parked drainList
+	due    due
+	// more: the last Flush stopped at the end of a portion.
+	more    bool
+	portion int
 	// limits are the drain_timeouts of servers that were configured with one of
 	// their own and are no more.
 	limits map[parkedKey]time.Duration
@@ -49,30 +52,10 @@ type Applier struct {
 // claim is one virtual server with the facts about it.
 type claim struct {
 	vs    *VirtualServer
-	facts Facts
+	facts facts
 	ready bool
-}
-
-// dirtySet keeps the order in which services were marked.
-type dirtySet struct {
-	order []ipvs.ServiceKey
-	set   map[ipvs.ServiceKey]bool
-}
-
-func (d *dirtySet) add(k ipvs.ServiceKey) {
-	if d.set == nil {
-		d.set = map[ipvs.ServiceKey]bool{}
-	}
-	if !d.set[k] {
-		d.set[k] = true
-		d.order = append(d.order, k)
-	}
-}
-
-func (d *dirtySet) take() []ipvs.ServiceKey {
-	keys := d.order
-	d.order, d.set = nil, nil
-	return keys
+	// order is its place in the file.
+	order int
 }
 
 // New returns an applier for the given virtual servers, in file order. Nothing is
@@ -82,10 +65,8 @@ func New(conn IPVS, vss []*VirtualServer, log *slog.Logger) *Applier {
 		log = slog.New(slog.DiscardHandler)
 	}
 	a := &Applier{
-		conn: conn, log: log,
+		conn: conn, log: log, portion: portion,
 		mirror: map[ipvs.ServiceKey]*actual{},
-		parked: map[parkedKey]*drain{},
-		why:    map[parkedKey]string{},
 		limits: map[parkedKey]time.Duration{},
 		drift:  map[ipvs.ServiceKey]*drift{},
 	}
@@ -96,14 +77,20 @@ func New(conn IPVS, vss []*VirtualServer, log *slog.Logger) *Applier {
 func (a *Applier) configure(vss []*VirtualServer) {
 	a.vss, a.byKey, a.owners = nil, make(map[config.VSKey]*claim, len(vss)), make(map[ipvs.ServiceKey][]*claim, len(vss))
 	for _, vs := range vss {
-		c := &claim{vs: vs, facts: Facts{Alive: make([]bool, len(vs.Servers)), Failed: make([]bool, len(vs.Servers)), Weight: make([]int64, len(vs.Servers)), Maintenance: make([]bool, len(vs.Servers))}}
+		c := newClaim(vs)
+		c.order = len(a.vss)
 		a.vss = append(a.vss, c)
 		a.byKey[vs.Key] = c
 		for _, s := range vs.Services {
-			a.owners[s.ServiceKey] = append(a.owners[s.ServiceKey], c)
+			// The same entry twice is one claim.
+			if cs := a.owners[s.ServiceKey]; len(cs) == 0 || cs[len(cs)-1] != c {
+				a.owners[s.ServiceKey] = append(cs, c)
+			}
 		}
 	}
 }
+
+func newClaim(vs *VirtualServer) *claim { return &claim{vs: vs, facts: newFacts(len(vs.Servers))} }
 
 // Connect replaces the table, for when the kernel's becomes reachable. Adopt must
 // follow.
@@ -119,13 +106,16 @@ func (a *Applier) Init(vs *framework.VirtualServer) error {
 		return fmt.Errorf("init virtual server: %w", ErrUnknown)
 	}
 	for i, rs := range vs.Servers {
-		c.facts.Alive[i], c.facts.Weight[i] = rs.Alive(), rs.Share()
-		c.facts.Failed[i] = !rs.Alive() && !rs.Unverified()
-		c.facts.Maintenance[i] = rs.Maintenance()
+		c.facts.weight[i] = weight(rs.Share())
+		c.facts.set(i, alive, rs.Alive())
+		c.facts.set(i, failed, !rs.Alive() && !rs.Unverified())
+		c.facts.set(i, maintenance, rs.Maintenance())
 	}
-	c.facts.Quorum = vs.QuorumUp()
+	c.facts.quorum = vs.QuorumUp()
 	c.ready = true
-	a.mark(c)
+	for _, s := range c.vs.Services {
+		a.due.bulk.whole(s.ServiceKey)
+	}
 	return nil
 }
 
@@ -136,47 +126,56 @@ func (a *Applier) Replace(vss []*VirtualServer) {
 	old := a.owners
 	a.keepLimits()
 	a.configure(vss)
-	for k := range a.mirror {
-		a.dirty.add(k)
+	a.due.replaced()
+	for _, k := range slices.SortedFunc(maps.Keys(a.mirror), compareServices) {
+		a.due.bulk.whole(k)
+		a.mirror[k].serving = 0
 		if len(a.owners[k]) > 0 || len(old[k]) == 0 {
 			continue
 		}
-		// Nobody can say the bound of a service that is gone, so keep its last.
-		for _, d := range a.mirror[k].order {
-			a.why[parkedKey{k, d}] = whyVSRemoved
-		}
-		was := old[k][0].vs
-		a.mirror[k].timeout, a.mirror[k].atOnce = was.DrainTimeout, false
-		if datagram(k) {
-			a.mirror[k].timeout, a.mirror[k].atOnce = was.UDPDrainTimeout, was.UDPDrainTimeout == 0
-		}
+		a.abandon(k, old[k][0].vs)
 	}
-	for k, d := range a.parked {
+	for k, d := range a.parked.drains {
 		d.limit = a.limit(k)
+	}
+	a.parked.known = false
+}
+
+// abandon notes why a service that nobody claims any more leaves, and its last bound:
+// nobody can say it later.
+func (a *Applier) abandon(k ipvs.ServiceKey, was *VirtualServer) {
+	m := a.mirror[k]
+	for i := range m.slots {
+		m.slots[i].why = whyVSRemoved
+	}
+	m.timeout, m.atOnce = was.DrainTimeout, false
+	if datagram(k) {
+		m.timeout, m.atOnce = was.UDPDrainTimeout, was.UDPDrainTimeout == 0
 	}
 }
 
 // SetAlive records one real server's verdict; false is a failure. While the sorry server serves it
 // changes nothing in the table, except that a server which failed is not kept
 // waiting for its connections.
-func (a *Applier) SetAlive(vs config.VSKey, rs config.RSKey, alive bool) error {
+func (a *Applier) SetAlive(vs config.VSKey, rs config.RSKey, up bool) error {
 	c, i, err := a.find(vs, rs)
 	if err != nil {
 		return fmt.Errorf("set alive: %w", err)
 	}
-	c.facts.Alive[i], c.facts.Failed[i] = alive, !alive
-	a.mark(c)
+	c.facts.set(i, alive, up)
+	c.facts.set(i, failed, !up)
+	a.mark(c, i)
 	return nil
 }
 
 // SetWeight records one real server's effective weight, 0..2147483647.
-func (a *Applier) SetWeight(vs config.VSKey, rs config.RSKey, weight int64) error {
+func (a *Applier) SetWeight(vs config.VSKey, rs config.RSKey, w int64) error {
 	c, i, err := a.find(vs, rs)
 	if err != nil {
 		return fmt.Errorf("set weight: %w", err)
 	}
-	c.facts.Weight[i] = min(max(weight, 0), framework.MaxWeight)
-	a.mark(c)
+	c.facts.weight[i] = weight(w)
+	a.mark(c, i)
 	return nil
 }
 
@@ -187,8 +186,8 @@ func (a *Applier) SetMaintenance(vs config.VSKey, rs config.RSKey, drained bool)
 	if err != nil {
 		return fmt.Errorf("set maintenance: %w", err)
 	}
-	c.facts.Maintenance[i] = drained
-	a.mark(c)
+	c.facts.set(i, maintenance, drained)
+	a.mark(c, i)
 	return nil
 }
 
@@ -200,13 +199,23 @@ func (a *Applier) Quorum(vs config.VSKey, ev framework.QuorumEvent) error {
 	}
 	switch ev {
 	case framework.QuorumGained:
-		c.facts.Quorum = true
+		c.facts.quorum = true
 	case framework.QuorumLost:
-		c.facts.Quorum = false
+		c.facts.quorum = false
 	default:
 		return nil
 	}
-	a.mark(c)
+	if c.vs.SorryServer == nil {
+		return nil // nothing in the table depends on it
+	}
+	for _, s := range c.vs.Services {
+		// A sorry server that is needed cannot wait; one that is not, can.
+		if c.facts.quorum {
+			a.due.bulk.whole(s.ServiceKey)
+		} else {
+			a.due.urgent.whole(s.ServiceKey)
+		}
+	}
 	return nil
 }
 
@@ -230,7 +239,7 @@ func (a *Applier) has(vs *VirtualServer, d ipvs.Destination, weight uint32) bool
 		if m == nil {
 			return false
 		}
-		have, ok := m.dests[at(d, s.ServiceKey).DestinationKey]
+		have, ok := m.get(at(d, s.ServiceKey).DestinationKey)
 		if !ok || have.Weight < weight {
 			return false
 		}
@@ -254,40 +263,19 @@ func (a *Applier) find(vs config.VSKey, rs config.RSKey) (*claim, int, error) {
 	if !ok {
 		return nil, 0, ErrUnknown
 	}
-	i, ok := c.vs.index[rs]
-	if !ok {
+	i := c.vs.find(rs)
+	if i < 0 {
 		return nil, 0, ErrUnknown
 	}
 	return c, i, nil
 }
 
-func (a *Applier) mark(c *claim) {
+// mark has one server's destination looked at, in every service.
+func (a *Applier) mark(c *claim, i int) {
 	for _, s := range c.vs.Services {
-		a.dirty.add(s.ServiceKey)
+		a.due.urgent.part(s.ServiceKey, position{c, int32(i)})
 	}
 }
 
-// target computes what a service should hold; nil when nobody claims it. ready is
-// false while a claimant has not been initialised: then nothing is known yet.
-func (a *Applier) target(k ipvs.ServiceKey) (t *target, ready bool) {
-	for _, c := range a.owners[k] {
-		if !c.ready {
-			return nil, false
-		}
-		if t == nil {
-			for _, s := range c.vs.Services {
-				if s.ServiceKey == k {
-					t = newTarget(s)
-					t.atOnce = datagram(k) && c.vs.UDPDrainTimeout == 0
-				}
-			}
-		}
-		desired(t, c.vs, c.facts)
-	}
-	if t != nil {
-		for dk := range t.wants {
-			delete(t.gone, dk)
-		}
-	}
-	return t, true
-}
+// weight is an effective weight as the kernel takes it.
+func weight(w int64) int32 { return int32(min(max(w, 0), framework.MaxWeight)) }

@@ -263,7 +263,7 @@ func TestD06WholeServiceRemoved(t *testing.T) {
 	r.ops()
 	r.reload(trust)
 	r.wantOps("set 1:0", "set 2:0", "del 2", "del 9")
-	if v := r.a.Leaving(); len(v) != 1 || v[0].Destinations[0].Drain.Why != whyVSRemoved {
+	if v := r.a.Leaving(); len(v) != 1 || v[0].Destinations[0].Drain.Why != whyVSRemoved.String() {
 		t.Errorf("leaving %+v", v)
 	}
 	r.connections(1, 0, 0)
@@ -572,7 +572,7 @@ func TestD08RestartInMidDrain(t *testing.T) {
 			drains = append(drains, d.String()+" "+d.Drain.Why+" "+d.Drain.WaitsFor)
 		}
 	}
-	if len(drains) != 1 || !strings.Contains(drains[0], "10.0.0.3:80 "+whyUnknown+" 2 active") {
+	if len(drains) != 1 || !strings.Contains(drains[0], "10.0.0.3:80 "+whyUnknown.String()+" 2 active") {
 		t.Errorf("drains %q", drains)
 	}
 	r.connections(3, 0, 0)

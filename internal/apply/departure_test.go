@@ -24,7 +24,7 @@ func TestOnFailureDrain(t *testing.T) {
 	r.verdict(0, down)
 	r.flush()
 	r.wantOps("set 1:0")
-	if v := r.a.View(r.only().Config.Key)[0].Destinations[1]; v.Drain == nil || v.Drain.Why != whyFailed {
+	if v := r.a.View(r.only().Config.Key)[0].Destinations[1]; v.Drain == nil || v.Drain.Why != whyFailed.String() {
 		t.Errorf("the view shows %+v", v)
 	}
 	r.tick(time.Minute)

@@ -1,58 +1,11 @@
 package apply
 
 import (
+	"cmp"
 	"slices"
-	"time"
 
 	"github.com/sluice-lb/sluice/pkg/ipvs"
 )
-
-// actual is one of our services as it is believed to be in the kernel.
-type actual struct {
-	service ipvs.Service
-	// order keeps operations reproducible; dests are the destinations.
-	order []ipvs.DestinationKey
-	dests map[ipvs.DestinationKey]ipvs.Destination
-	// timeout is the drain_timeout of a service that nobody claims any more, and
-	// atOnce says that it has no drains.
-	timeout time.Duration
-	atOnce  bool
-}
-
-func newActual(s ipvs.Service) *actual {
-	return &actual{service: s, dests: map[ipvs.DestinationKey]ipvs.Destination{}}
-}
-
-func (a *actual) put(d ipvs.Destination) {
-	if _, ok := a.dests[d.DestinationKey]; !ok {
-		a.order = append(a.order, d.DestinationKey)
-	}
-	a.dests[d.DestinationKey] = d
-}
-
-func (a *actual) has(k ipvs.DestinationKey) bool {
-	_, ok := a.dests[k]
-	return ok
-}
-
-func (a *actual) drop(k ipvs.DestinationKey) {
-	if _, ok := a.dests[k]; !ok {
-		return
-	}
-	delete(a.dests, k)
-	a.order = slices.DeleteFunc(a.order, func(o ipvs.DestinationKey) bool { return o == k })
-}
-
-// usable counts the destinations that new connections can go to.
-func (a *actual) usable() int {
-	n := 0
-	for _, d := range a.dests {
-		if d.Weight > 0 {
-			n++
-		}
-	}
-	return n
-}
 
 // plan is what leads from actual to a target: three lists, executed in this order.
 type plan struct {
@@ -64,54 +17,126 @@ type plan struct {
 	remove []ipvs.Op
 	// depart are the destinations that have to drain; each is at weight 0 once
 	// cut is done.
-	depart []ipvs.DestinationKey
+	depart []departure
+	// more: there is more to do than was asked for.
+	more bool
 }
 
-// diff computes the plan. A nil have means that the service does not exist; a nil
-// want that it should not, which leaves its own deletion to the caller, once the
-// last destination is gone.
-func diff(have *actual, want *target) plan {
+// departure is a destination that has to drain, and why.
+type departure struct {
+	key ipvs.DestinationKey
+	why reason
+}
+
+func (p *plan) size() int { return len(p.raise) + len(p.cut) + len(p.remove) }
+
+// leaver is a destination in the table that is not wanted, by its slot.
+type leaver struct {
+	slot int32
+	fate fate
+	why  reason
+}
+
+// diff computes the plan, up to about limit operations. A nil have means that the
+// service does not exist; a nil want that it should not, which leaves its own deletion
+// to the caller, once the last destination is gone.
+//
+// A plan that is cut short has nothing of the later lists: no cut is made before all
+// raises are.
+func diff(have *actual, want *target, limit int) plan {
 	var p plan
-	if want != nil {
-		s := want.service
-		switch {
-		case have == nil:
-			p.raise = append(p.raise, ipvs.Op{Kind: ipvs.OpAddService, Service: s})
-			have = newActual(s)
-		case !sameService(have.service, s):
-			p.raise = append(p.raise, ipvs.Op{Kind: ipvs.OpSetService, Service: s})
+	var out []leaver
+	if want == nil {
+		if have == nil {
+			return p
 		}
-		for _, k := range want.order {
-			d := want.wants[k]
-			was, ok := have.dests[k]
-			op := ipvs.Op{Kind: ipvs.OpSetDest, Service: s, Destination: d}
-			switch {
-			case !ok:
-				op.Kind = ipvs.OpAddDest
-				p.raise = append(p.raise, op)
-			case sameDestination(was, d):
-			case d.Weight < was.Weight:
-				p.cut = append(p.cut, op)
-			default:
-				p.raise = append(p.raise, op)
-			}
-		}
+		out = have.leavers(make([]fateAt, len(have.slots)))
+		return p.leave(have, have.service, have.atOnce, out, limit)
 	}
-	if have == nil {
+	s := want.service
+	switch {
+	case have == nil:
+		p.raise = append(p.raise, ipvs.Op{Kind: ipvs.OpAddService, Service: s})
+		have = newActual(s, 0)
+	case !sameService(have.service, s):
+		p.raise = append(p.raise, ipvs.Op{Kind: ipvs.OpSetService, Service: s})
+	}
+	var of []fateAt
+	if want.whole {
+		of = make([]fateAt, len(have.slots))
+	}
+	for i := range want.dests {
+		w := &want.dests[i]
+		at := have.at(w.dest.DestinationKey)
+		switch {
+		case at >= 0 && of != nil:
+			of[at] = fateAt{true, w.fate, w.why}
+		case at >= 0 && w.fate != wanted:
+			out = append(out, leaver{int32(at), w.fate, w.why})
+		}
+		if w.fate != wanted {
+			continue
+		}
+		op := ipvs.Op{Kind: ipvs.OpSetDest, Service: s, Destination: w.dest}
+		switch {
+		case at >= 0 && sameDestination(have.slots[at].dest(), w.dest):
+			continue
+		case at >= 0 && w.dest.Weight < have.slots[at].weight:
+			p.cut = append(p.cut, op)
+			continue
+		case at < 0:
+			op.Kind = ipvs.OpAddDest
+		}
+		if len(p.raise) >= limit {
+			return plan{raise: p.raise, more: true}
+		}
+		p.raise = append(p.raise, op)
+	}
+	if left := max(limit-len(p.raise), 0); len(p.cut) > left {
+		p.cut, p.more = p.cut[:left], true
 		return p
 	}
-	s, atOnce := have.service, have.atOnce
-	if want != nil {
-		atOnce = want.atOnce
+	if want.whole {
+		out = have.leavers(of)
+	} else {
+		slices.SortFunc(out, func(x, y leaver) int { return cmp.Compare(x.slot, y.slot) })
 	}
-	for _, k := range have.order {
-		d := have.dests[k]
-		if want != nil {
-			if _, ok := want.wants[k]; ok {
-				continue
-			}
+	return p.leave(have, have.service, want.atOnce, out, limit)
+}
+
+// fateAt is what a target says of the destination in a slot, if it says something.
+type fateAt struct {
+	claimed bool
+	fate    fate
+	why     reason
+}
+
+// leavers are the destinations that a whole target does not want.
+func (a *actual) leavers(of []fateAt) (out []leaver) {
+	for i := range a.slots {
+		s := &a.slots[i]
+		switch f := of[i]; {
+		case !s.live || f.claimed && f.fate == wanted:
+		case f.claimed:
+			out = append(out, leaver{int32(i), f.fate, f.why})
+		default:
+			out = append(out, leaver{int32(i), leaves, s.why})
 		}
-		if atOnce || want != nil && want.gone[k] {
+	}
+	return out
+}
+
+// leave adds to a plan what takes destinations out.
+func (p plan) leave(have *actual, s ipvs.Service, atOnce bool, out []leaver, limit int) plan {
+	for _, l := range out {
+		slot := &have.slots[l.slot]
+		drains := !atOnce && l.fate != gone
+		if p.size() >= limit && (!drains || slot.weight > 0) {
+			p.more = true
+			return p
+		}
+		d := slot.dest()
+		if !drains {
 			p.remove = append(p.remove, ipvs.Op{Kind: ipvs.OpDelDest, Service: s, Destination: d})
 			continue
 		}
@@ -119,7 +144,7 @@ func diff(have *actual, want *target) plan {
 			d.Weight = 0
 			p.cut = append(p.cut, ipvs.Op{Kind: ipvs.OpSetDest, Service: s, Destination: d})
 		}
-		p.depart = append(p.depart, k)
+		p.depart = append(p.depart, departure{d.DestinationKey, l.why})
 	}
 	return p
 }

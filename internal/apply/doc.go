@@ -13,6 +13,26 @@
 // changed are this one path. All facts of one turn of the engine end in one
 // Flush, and so in the fewest batches.
 //
+// # In proportion to the change
+//
+// desired is a function of one destination: it folds all claims of it, and what a
+// service should hold is by definition its value over all destinations that are
+// claimed. So a verdict has one destination looked at, and a reload, a quorum that
+// moved or a table that was read anew a whole service, by the same path; a property
+// test holds the one to the other.
+//
+// What is urgent (what verdicts and weights moved, and a service that lost its quorum)
+// goes before what is bulk (what a start, a reload, a quorum that is back or a repair
+// asks for). A Flush writes all that is urgent and one portion of the bulk, then
+// returns, so that its caller can take in what happened meanwhile: a failure waits for
+// one portion at most, and never for the installation of ten thousand others. Over the
+// portions the order of operations below holds within each service, since a plan that
+// is cut short has nothing of its later lists. What is refused waits for the next run
+// and does not stop the portions.
+//
+// The mirror is packed, and its index has no pointers: about 90 bytes for a
+// destination, and nothing of a target is kept between two flushes.
+//
 // # The order of operations
 //
 // Additions and weight raises first, weight cuts next, deletions last, so that a

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/sluice-lb/sluice/pkg/ipvs"
@@ -28,101 +27,148 @@ type drain struct {
 	watched
 }
 
+// drainList is the list of parked destinations.
+type drainList struct {
+	drains map[parkedKey]*drain
+	// services counts those of each service.
+	services map[ipvs.ServiceKey]int
+	// next is the earliest deadline if known.
+	next  time.Time
+	known bool
+}
+
+func (l *drainList) get(k parkedKey) *drain {
+	if len(l.drains) == 0 {
+		return nil
+	}
+	return l.drains[k]
+}
+
+// in returns how many of a service's destinations are parked.
+func (l *drainList) in(k ipvs.ServiceKey) int {
+	if len(l.services) == 0 {
+		return 0
+	}
+	return l.services[k]
+}
+
+func (l *drainList) add(k parkedKey, d *drain) {
+	if l.drains == nil {
+		l.drains, l.services = map[parkedKey]*drain{}, map[ipvs.ServiceKey]int{}
+	}
+	if l.drains[k] == nil {
+		l.services[k.service]++
+	}
+	l.drains[k], l.known = d, false
+}
+
+func (l *drainList) remove(k parkedKey) {
+	if l.get(k) == nil {
+		return
+	}
+	l.known = false
+	delete(l.drains, k)
+	if l.services[k.service]--; l.services[k.service] == 0 {
+		delete(l.services, k.service)
+	}
+	if len(l.drains) == 0 {
+		l.drains, l.services = nil, nil
+	}
+}
+
+// keys returns the parked destinations, those of a service together.
+func (l *drainList) keys() []parkedKey {
+	keys := make([]parkedKey, 0, len(l.drains))
+	for k := range l.drains {
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, func(x, y parkedKey) int {
+		return cmp.Or(compareServices(x.service, y.service), x.dest.Addr.Compare(y.dest.Addr), cmp.Compare(x.dest.Port, y.dest.Port))
+	})
+	return keys
+}
+
 // unpark takes destinations off the drain list that are wanted again. Their weight
 // comes back in place, with the plan that was just made.
 func (a *Applier) unpark(w *work) {
-	if w.want == nil {
+	if w.want == nil || a.parked.in(w.key) == 0 {
 		return
 	}
-	for _, dk := range w.want.order {
-		k := parkedKey{w.key, dk}
-		if d, ok := a.parked[k]; ok {
-			delete(a.parked, k)
-			a.log.Info("Drain cancelled, the destination is wanted again", "service", w.key.String(), "destination", dk.String(), "draining_since", d.since)
+	for i := range w.want.dests {
+		k := parkedKey{w.key, w.want.dests[i].dest.DestinationKey}
+		if d := a.parked.get(k); d != nil && w.want.dests[i].fate == wanted {
+			a.parked.remove(k)
+			a.log.Info("Drain cancelled, the destination is wanted again", "service", w.key.String(), "destination", k.dest.String(), "draining_since", d.since)
 		}
-		delete(a.why, k)
 	}
 }
 
 // park puts the departing destinations that are not on the drain list yet there.
 // Their weight is 0 by now, so their counters can only fall: those already at zero
 // are returned to be deleted.
-func (a *Applier) park(ctx context.Context, w *work, now time.Time) (done []ipvs.Op, err error) {
-	var fresh []parkedKey
-	for _, dk := range w.plan.depart {
-		k := parkedKey{w.key, dk}
-		m := a.mirror[w.key]
-		if m == nil || m.dests[dk].Weight != 0 {
-			continue // the cut was refused or held back
+func (a *Applier) park(ctx context.Context, w *work, now time.Time) (done []ipvs.Op) {
+	m := a.mirror[w.key]
+	if m == nil {
+		return nil
+	}
+	fresh := map[ipvs.DestinationKey]ipvs.DestinationInfo{}
+	var order []parkedKey
+	for _, dep := range w.plan.depart {
+		k := parkedKey{w.key, dep.key}
+		if !m.has(dep.key) || m.weight(dep.key) != 0 || a.parked.get(k) != nil {
+			continue // it is parked, or the cut was refused or held back
 		}
-		if _, ok := a.parked[k]; !ok {
-			fresh = append(fresh, k)
+		why := dep.why
+		switch {
+		case why != whyNone:
+		case w.want == nil:
+			why = whyVSRemoved
+		default:
+			why = whyRemoved
 		}
+		a.parked.add(k, &drain{since: now, why: why.String(), limit: a.limit(k)})
+		order = append(order, k)
+		fresh[dep.key] = ipvs.DestinationInfo{}
 	}
-	if len(fresh) == 0 {
-		return nil, nil
+	if len(order) == 0 {
+		return nil
 	}
-	for _, k := range fresh {
-		a.parked[k] = &drain{since: now, why: a.whyLeaves(w.want, k), limit: a.limit(k)}
-	}
-	infos, err := a.destinations(ctx, w.key)
+	infos, err := a.destinations(ctx, nil, w.key)
 	if err != nil {
-		// They are parked: the ticker reads again.
-		return nil, nil
+		return nil // the ticker reads again
 	}
-	seen := make(map[ipvs.DestinationKey]ipvs.DestinationInfo, len(infos))
-	for _, d := range infos {
-		seen[d.DestinationKey] = d
+	for i := range infos {
+		if _, ok := fresh[infos[i].DestinationKey]; ok {
+			fresh[infos[i].DestinationKey] = infos[i]
+		}
 	}
-	for _, k := range fresh {
-		c := seen[k.dest].Counters
-		a.observe(k, seen[k.dest], now)
+	for _, k := range order {
+		info, d := fresh[k.dest], a.parked.get(k)
+		c := info.Counters
+		a.observe(k, info, now)
 		if idle(c) {
-			a.log.Info("Removing destination, it has no connections", "service", k.service.String(), "destination", k.dest.String(), "why", a.parked[k].why)
+			a.log.Info("Removing destination, it has no connections", "service", k.service.String(), "destination", k.dest.String(), "why", d.why)
 			done = append(done, a.deletion(k))
 			continue
 		}
 		a.log.Info("Draining destination", "service", k.service.String(), "destination", k.dest.String(),
-			"why", a.parked[k].why, "active", c.Active, "inactive", c.Inactive, "persistent", c.Persistent, "drain_timeout", a.parked[k].limit)
+			"why", d.why, "active", c.Active, "inactive", c.Inactive, "persistent", c.Persistent, "drain_timeout", d.limit)
 	}
-	return done, nil
-}
-
-func (a *Applier) whyLeaves(want *target, k parkedKey) string {
-	if want != nil {
-		if w, ok := want.why[k.dest]; ok {
-			return w
-		}
-	}
-	if w, ok := a.why[k]; ok {
-		return w
-	}
-	if want == nil {
-		return whyVSRemoved
-	}
-	return whyRemoved
+	return done
 }
 
 func (a *Applier) deletion(k parkedKey) ipvs.Op {
 	m := a.mirror[k.service]
-	return ipvs.Op{Kind: ipvs.OpDelDest, Service: m.service, Destination: m.dests[k.dest]}
+	d, ok := m.get(k.dest)
+	if !ok {
+		d.DestinationKey = k.dest
+	}
+	return ipvs.Op{Kind: ipvs.OpDelDest, Service: m.service, Destination: d}
 }
 
 // idle is the whole condition for the end of a drain. The sum is 64 bits wide:
 // each counter may use all of its 32.
 func idle(c ipvs.Counters) bool { return uint64(c.Active)+uint64(c.Inactive) == 0 }
-
-// drainList returns the parked destinations, those of a service together.
-func (a *Applier) drainList() []parkedKey {
-	keys := make([]parkedKey, 0, len(a.parked))
-	for k := range a.parked {
-		keys = append(keys, k)
-	}
-	slices.SortFunc(keys, func(x, y parkedKey) int {
-		return cmp.Or(compareServices(x.service, y.service), strings.Compare(x.dest.String(), y.dest.String()))
-	})
-	return keys
-}
 
 // Tick looks at every parked destination: one read for each service that has one,
 // then the deletion of those without connections or past their drain_timeout, then
@@ -133,26 +179,37 @@ func (a *Applier) Tick(ctx context.Context, now time.Time) error {
 	if a.conn == nil {
 		return ErrNoTable
 	}
-	keys := a.drainList()
+	keys := a.parked.keys()
 	seen := map[parkedKey]ipvs.DestinationInfo{}
 	unread := map[ipvs.ServiceKey]bool{}
+	var infos []ipvs.DestinationInfo
 	var errs []error
 	for i, k := range keys {
 		if i > 0 && keys[i-1].service == k.service {
 			continue
 		}
-		infos, err := a.destinations(ctx, k.service)
-		if err != nil {
+		var err error
+		if infos, err = a.destinations(ctx, infos, k.service); err != nil {
 			unread[k.service] = true
 			errs = append(errs, fmt.Errorf("drain of %s waits for the next tick: %w", k.service, err))
 			continue
 		}
-		for _, d := range infos {
-			seen[parkedKey{k.service, d.DestinationKey}] = d
-		}
+		a.noteParked(seen, k.service, infos)
 	}
 	keys = slices.DeleteFunc(keys, func(k parkedKey) bool { return unread[k.service] })
 	return errors.Join(append(errs, a.endDrains(ctx, keys, seen, now))...)
+}
+
+// noteParked keeps, of a reading, what is parked.
+func (a *Applier) noteParked(seen map[parkedKey]ipvs.DestinationInfo, k ipvs.ServiceKey, infos []ipvs.DestinationInfo) {
+	if a.parked.in(k) == 0 {
+		return
+	}
+	for i := range infos {
+		if pk := (parkedKey{k, infos[i].DestinationKey}); a.parked.get(pk) != nil {
+			seen[pk] = infos[i]
+		}
+	}
 }
 
 // endDrains deletes, of the given destinations, those that have no connections or
@@ -162,7 +219,7 @@ func (a *Applier) endDrains(ctx context.Context, keys []parkedKey, seen map[park
 	var ops []ipvs.Op
 	stale := staleSet{}
 	for _, k := range keys {
-		d := a.parked[k]
+		d := a.parked.get(k)
 		if d == nil {
 			continue // it is wanted again
 		}
@@ -198,11 +255,12 @@ func (a *Applier) endDrains(ctx context.Context, keys []parkedKey, seen map[park
 	errs = append(errs, a.resync(ctx, stale, now, a.mode()))
 	// A leaving service goes with its last destination.
 	for k, m := range a.mirror {
-		if len(a.owners[k]) == 0 && len(m.dests) == 0 {
-			a.dirty.add(k)
+		if len(a.owners[k]) == 0 && m.len() == 0 {
+			a.due.bulk.whole(k)
 		}
 	}
-	if a.Pending() {
+	// While portions are left the caller comes back at once anyway.
+	if a.Pending() && !a.more {
 		errs = append(errs, a.Flush(ctx, now))
 	}
 	return errors.Join(errs...)
@@ -216,10 +274,14 @@ func (a *Applier) limit(k parkedKey) time.Duration {
 		return cs[0].vs.UDPDrainTimeout
 	}
 	for _, c := range cs {
-		for _, rs := range c.vs.Servers {
-			if at(rs.Dest, k.service).DestinationKey == k.dest {
-				return rs.DrainTimeout
+		first := int32(-1)
+		for i := range c.vs.standFor(k.service, k.dest) {
+			if first < 0 || i < first {
+				first = i
 			}
+		}
+		if first >= 0 {
+			return c.vs.Servers[first].DrainTimeout
 		}
 	}
 	if t, ok := a.limits[k]; ok && !datagram(k.service) {
@@ -235,20 +297,36 @@ func (a *Applier) limit(k parkedKey) time.Duration {
 }
 
 // keepLimits remembers, before a configuration is replaced, which destinations have
-// a drain_timeout of their own.
+// a drain_timeout of their own. What it had configured is no stranger any more.
 func (a *Applier) keepLimits() {
 	for _, c := range a.vss {
-		for _, rs := range c.vs.Servers {
-			for _, s := range c.vs.Services {
-				k := parkedKey{s.ServiceKey, at(rs.Dest, s.ServiceKey).DestinationKey}
-				m := a.mirror[s.ServiceKey]
-				switch {
-				case m == nil || !m.has(k.dest):
-				case rs.DrainTimeout != c.vs.DrainTimeout:
-					a.limits[k] = rs.DrainTimeout
-				default:
-					delete(a.limits, k)
-				}
+		a.keepLimitsOf(c)
+	}
+}
+
+func (a *Applier) keepLimitsOf(c *claim) {
+	for _, s := range c.vs.Services {
+		m := a.mirror[s.ServiceKey]
+		if m == nil {
+			continue
+		}
+		for i := range c.vs.Servers {
+			rs := &c.vs.Servers[i]
+			dk := at(rs.Dest, s.ServiceKey).DestinationKey
+			slot := m.at(dk)
+			if slot < 0 {
+				continue
+			}
+			m.slots[slot].why = whyNone
+			if k := (parkedKey{s.ServiceKey, dk}); rs.DrainTimeout != c.vs.DrainTimeout {
+				a.limits[k] = rs.DrainTimeout
+			} else if len(a.limits) > 0 {
+				delete(a.limits, k)
+			}
+		}
+		if rs := c.vs.SorryServer; rs != nil {
+			if slot := m.at(at(rs.Dest, s.ServiceKey).DestinationKey); slot >= 0 {
+				m.slots[slot].why = whyNone
 			}
 		}
 	}
@@ -264,12 +342,15 @@ func (d *drain) deadline() time.Time {
 // Draining returns how many destinations are parked and the earliest moment at
 // which a drain_timeout ends one; zero without any.
 func (a *Applier) Draining() (n int, next time.Time) {
-	for _, p := range a.parked {
-		if d := p.deadline(); !d.IsZero() && (next.IsZero() || d.Before(next)) {
-			next = d
+	if l := &a.parked; !l.known {
+		l.next, l.known = time.Time{}, true
+		for _, p := range l.drains {
+			if d := p.deadline(); !d.IsZero() && (l.next.IsZero() || d.Before(l.next)) {
+				l.next = d
+			}
 		}
 	}
-	return len(a.parked), next
+	return len(a.parked.drains), a.parked.next
 }
 
 // WaitsFor says what a drain still waits for.

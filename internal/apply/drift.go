@@ -40,28 +40,29 @@ type drift struct {
 // differences compares what is believed to be in the table with what it holds, nil
 // for nothing. What is as wanted is no difference, whoever made it so.
 func differences(mirror, held *actual, want *target) []Difference {
+	wants := map[ipvs.DestinationKey]ipvs.Destination{}
+	if want != nil {
+		for _, d := range want.dests {
+			if d.fate == wanted {
+				wants[d.dest.DestinationKey] = d.dest
+			}
+		}
+	}
 	if held == nil {
 		if want == nil {
 			return nil
 		}
-		return []Difference{{What: ServiceMissing, Found: notThere, Wanted: fmt.Sprintf("%s with %d destinations", want.service.Scheduler, len(want.order))}}
+		return []Difference{{What: ServiceMissing, Found: notThere, Wanted: fmt.Sprintf("%s with %d destinations", want.service.Scheduler, len(wants))}}
 	}
 	var ds []Difference
 	if want != nil && !sameService(mirror.service, held.service) && !sameService(want.service, held.service) {
 		found, wanted := serviceTexts(held.service, want.service)
 		ds = append(ds, Difference{What: ServiceChanged, Found: found, Wanted: wanted})
 	}
-	wanted := func(dk ipvs.DestinationKey) (ipvs.Destination, bool) {
-		if want == nil {
-			return ipvs.Destination{}, false
-		}
-		d, ok := want.wants[dk]
-		return d, ok
-	}
-	for _, dk := range held.order {
-		found := held.dests[dk]
-		believed, known := mirror.dests[dk]
-		ideal, ok := wanted(dk)
+	for found := range held.all() {
+		dk := found.DestinationKey
+		believed, known := mirror.get(dk)
+		ideal, ok := wants[dk]
 		switch {
 		case known && sameDestination(believed, found), ok && sameDestination(ideal, found):
 			continue
@@ -73,9 +74,9 @@ func differences(mirror, held *actual, want *target) []Difference {
 		}
 		ds = append(ds, Difference{Destination: dk, What: DestinationChanged, Found: destinationText(found, &ideal), Wanted: destinationText(ideal, &found)})
 	}
-	for _, dk := range mirror.order {
-		if ideal, ok := wanted(dk); ok && !held.has(dk) {
-			ds = append(ds, Difference{Destination: dk, What: DestinationMissing, Found: notThere, Wanted: destinationText(ideal, nil)})
+	for d := range mirror.all() {
+		if ideal, ok := wants[d.DestinationKey]; ok && !held.has(d.DestinationKey) {
+			ds = append(ds, Difference{Destination: d.DestinationKey, What: DestinationMissing, Found: notThere, Wanted: destinationText(ideal, nil)})
 		}
 	}
 	return ds
@@ -86,11 +87,11 @@ func same(a, b *actual) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
-	if !sameService(a.service, b.service) || len(a.dests) != len(b.dests) {
+	if !sameService(a.service, b.service) || a.len() != b.len() {
 		return false
 	}
-	for dk, d := range a.dests {
-		if o, ok := b.dests[dk]; !ok || !sameDestination(d, o) {
+	for d := range a.all() {
+		if o, ok := b.get(d.DestinationKey); !ok || !sameDestination(d, o) {
 			return false
 		}
 	}

@@ -217,3 +217,23 @@ func (r *rig) wantOps(want ...string) {
 		r.t.Errorf("operations %q, want %q", got, want)
 	}
 }
+
+// wants are the destinations that a target wants.
+func (t *target) wants() map[ipvs.DestinationKey]ipvs.Destination {
+	ws := map[ipvs.DestinationKey]ipvs.Destination{}
+	for _, d := range t.dests {
+		if d.fate == wanted {
+			ws[d.dest.DestinationKey] = d.dest
+		}
+	}
+	return ws
+}
+
+func (t *target) usable() bool {
+	for _, d := range t.wants() {
+		if d.Weight > 0 {
+			return true
+		}
+	}
+	return false
+}

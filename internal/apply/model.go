@@ -48,7 +48,7 @@ type VirtualServer struct {
 	// DrainFailed: a server that failed departs and is not removed at once.
 	DrainFailed bool
 
-	index map[config.RSKey]int
+	lookup
 }
 
 // RealServer binds a real server to its destination.
@@ -83,16 +83,16 @@ type TrackedFile struct {
 // Translate makes the kernel's words of a virtual server.
 func Translate(c *config.VirtualServer) *VirtualServer {
 	vs := &VirtualServer{Key: c.Key, DrainTimeout: c.DrainTimeout, UDPDrainTimeout: c.UDPDrainTimeout,
-		DrainFailed: c.OnFailure == config.OnFailureDrain, index: make(map[config.RSKey]int, len(c.RealServers))}
+		DrainFailed: c.OnFailure == config.OnFailureDrain, Servers: make([]RealServer, 0, len(c.RealServers)),
+		Services: make([]ipvs.Service, 0, len(c.Entries))}
 	for _, e := range c.Entries {
 		vs.Services = append(vs.Services, service(c, e))
 	}
-	for i, rc := range c.RealServers {
+	for _, rc := range c.RealServers {
 		d := destination(rc.Key, rc.Forward)
 		d.Weight = uint32(min(max(rc.Weight, 0), 1<<31-1))
 		d.UpperThreshold, d.LowerThreshold = rc.UpperThreshold, rc.LowerThreshold
 		vs.Servers = append(vs.Servers, RealServer{Key: rc.Key, Dest: d, Inhibit: rc.Inhibit, Weight: rc.Weight, DrainTimeout: rc.DrainTimeout})
-		vs.index[rc.Key] = i
 		for _, u := range rc.TrackFiles {
 			vs.TrackedFiles = append(vs.TrackedFiles, TrackedFile{File: u.Name, RealServer: rc.Key})
 		}
@@ -107,14 +107,15 @@ func Translate(c *config.VirtualServer) *VirtualServer {
 		d.Weight = 1
 		vs.SorryServer = &SorryServer{Key: s.Key, Dest: d, Inhibit: s.Inhibit}
 	}
+	vs.sort()
 	return vs
 }
 
 // Destination returns the key of a real server's destination in one of the virtual
 // server's services.
 func (vs *VirtualServer) Destination(rs config.RSKey, s ipvs.ServiceKey) (ipvs.DestinationKey, bool) {
-	i, ok := vs.index[rs]
-	if !ok {
+	i := vs.find(rs)
+	if i < 0 {
 		return ipvs.DestinationKey{}, false
 	}
 	return at(vs.Servers[i].Dest, s).DestinationKey, true
@@ -171,7 +172,7 @@ func protocol(p config.Protocol) ipvs.Protocol {
 }
 
 func destination(k config.RSKey, f config.Forwarding) ipvs.Destination {
-	d := ipvs.Destination{DestinationKey: ipvs.DestinationKey{Addr: k.Addr().Unmap(), Port: k.Port()}}
+	d := ipvs.Destination{DestinationKey: ipvs.DestinationKey{Addr: k.Addr().Unmap().WithZone(""), Port: k.Port()}}
 	switch f.Method {
 	case config.DR:
 		d.Forward = ipvs.DirectRoute

@@ -27,15 +27,16 @@ func (m *model) restartWithState(t *rapid.T) {
 		}
 		vss = append(vss, Translate(c))
 	}
-	owned, parked := m.a.Owned(), m.a.parked
+	owned, parked := m.a.Owned(), m.a.parked.drains
 	m.a = New(m.table, vss, nil)
+	m.a.portion = m.portion
 	m.a.Remember(owned)
 	m.ok(m.a.Adopt(t.Context()))
 	m.vss = nil
 	m.init(cfgs, trust)
 	m.ok(m.flush())
 	m.settled()
-	for k, d := range m.a.parked {
+	for k, d := range m.a.parked.drains {
 		if was := parked[k]; was != nil && (was.since != d.since || was.why != d.why) {
 			t.Fatalf("the drain of %s in %s was since %v (%s) and is since %v (%s)", k.dest, k.service, was.since, was.why, d.since, d.why)
 		}

@@ -1,7 +1,9 @@
 package apply
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"net/netip"
 	"syscall"
 	"testing"
@@ -69,6 +71,8 @@ type model struct {
 	vss     map[config.VSKey]*framework.VirtualServer
 	now     time.Time
 	timeout bool
+	// portion is how much bulk work a flush does.
+	portion int
 	// before is what each service held when the sequence of operations began.
 	before map[ipvs.ServiceKey]bool
 	// conns are the live connections that the model gave to destinations.
@@ -90,7 +94,7 @@ func (m *model) watch(op ipvs.Op, v ipvstest.View) {
 	if k == m.foreign {
 		m.t.Fatalf("foreign service touched: %s", op)
 	}
-	want, _ := m.a.target(k)
+	want, _ := m.a.target(k, nil, true)
 	if m.before[k] && want != nil && want.usable() && !hasUsable(v.Destinations(k)) {
 		m.t.Fatalf("after %s the pool is empty on the way between two states that are not", op)
 	}
@@ -122,7 +126,7 @@ func (m *model) begin() {
 				continue
 			}
 			failed := m.failed(k)
-			d := m.a.parked[k]
+			d := m.a.parked.get(k)
 			expired := d != nil && d.limit > 0 && m.now.Sub(d.since) >= d.limit
 			if !failed && !expired {
 				m.t.Fatalf("%s cuts %d active and %d inactive connections", op, c.Active, c.Inactive)
@@ -134,7 +138,7 @@ func (m *model) begin() {
 
 // atOnce reports whether a service has no drains.
 func (m *model) atOnce(k ipvs.ServiceKey) bool {
-	if t, _ := m.a.target(k); t != nil {
+	if t, _ := m.a.target(k, nil, true); t != nil {
 		return t.atOnce
 	}
 	a := m.a.mirror[k]
@@ -160,7 +164,19 @@ func (m *model) failed(k parkedKey) bool {
 
 func (m *model) flush() error {
 	m.begin()
-	return m.a.Flush(m.t.Context(), m.now)
+	return m.rest(m.a.Flush(m.t.Context(), m.now))
+}
+
+// rest writes what portions are left, as the engine does.
+func (m *model) rest(err error) error {
+	for n := 0; m.a.More(); n++ {
+		if n == 1000 {
+			m.t.Fatal("there is always one more portion")
+		}
+		m.begin()
+		err = errors.Join(err, m.a.Flush(m.t.Context(), m.now))
+	}
+	return err
 }
 
 // settled checks that the table is what is wanted: every wanted destination
@@ -178,7 +194,7 @@ func (m *model) settled() {
 		have[s.ServiceKey] = s.Service
 	}
 	for k := range keys {
-		want, ready := m.a.target(k)
+		want, ready := m.a.target(k, nil, true)
 		s, ok := have[k]
 		if !ready || !ok || !sameService(s, want.service) {
 			m.t.Fatalf("service %s: there %t, %+v, want %+v", k, ok, s, want.service)
@@ -186,7 +202,7 @@ func (m *model) settled() {
 		ds, _ := m.table.Destinations(m.t.Context(), k)
 		n := 0
 		for _, d := range ds {
-			w, wanted := want.wants[d.DestinationKey]
+			w, wanted := want.wants()[d.DestinationKey]
 			switch {
 			case wanted && !sameDestination(w, d.Destination):
 				m.t.Fatalf("%s in %s is %+v, want %+v", d.DestinationKey, k, d.Destination, w)
@@ -194,12 +210,12 @@ func (m *model) settled() {
 				n++
 			case d.Weight != 0 || m.atOnce(k):
 				m.t.Fatalf("%s in %s is not wanted and does not drain: %+v", d.DestinationKey, k, d)
-			case m.a.parked[parkedKey{k, d.DestinationKey}] == nil:
+			case m.a.parked.get(parkedKey{k, d.DestinationKey}) == nil:
 				m.t.Fatalf("%s in %s drains but is not on the list", d.DestinationKey, k)
 			}
 		}
-		if n != len(want.wants) {
-			m.t.Fatalf("%s holds %d of %d wanted destinations", k, n, len(want.wants))
+		if n != len(want.wants()) {
+			m.t.Fatalf("%s holds %d of %d wanted destinations", k, n, len(want.wants()))
 		}
 	}
 	for k := range have {
@@ -222,6 +238,7 @@ func (m *model) boot(cfgs []*config.VirtualServer, how framework.Trust) {
 		vss = append(vss, Translate(c))
 	}
 	m.a = New(m.table, vss, nil)
+	m.a.portion = m.portion
 	if err := m.a.Adopt(m.t.Context()); err != nil {
 		m.t.Fatal(err)
 	}
@@ -295,7 +312,8 @@ func (m *model) ok(err error) {
 // and every sequence ends with the table as wanted.
 func TestNoStateOnTheWayIsEmpty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		m := &model{t: t, table: ipvstest.New(), now: epoch, timeout: rapid.Bool().Draw(t, "timeout")}
+		m := &model{t: t, table: ipvstest.New(), now: epoch, timeout: rapid.Bool().Draw(t, "timeout"),
+			portion: rapid.SampledFrom([]int{portion, 1, 2, 3}).Draw(t, "portion")}
 		m.foreign = ipvs.ServiceKey{Family: ipvs.INET, Protocol: ipvs.TCP, Addr: netip.MustParseAddr("203.0.113.1"), Port: 80}
 		m.ok(m.table.AddService(t.Context(), ipvs.Service{ServiceKey: m.foreign, Scheduler: "rr"}))
 		hows := []framework.Trust{trust, distrust}
@@ -336,6 +354,13 @@ func TestNoStateOnTheWayIsEmpty(t *testing.T) {
 				}
 				m.a.Replace(vss)
 				m.init(cfgs, how())
+				if rapid.Bool().Draw(t, "a verdict comes amid it") {
+					m.begin()
+					_ = m.a.Flush(t.Context(), m.now)
+					if f, i := m.drawServer(t); f != nil {
+						m.verdict(t, f, i)
+					}
+				}
 				m.ok(m.flush())
 				m.settled()
 			},
@@ -355,7 +380,7 @@ func TestNoStateOnTheWayIsEmpty(t *testing.T) {
 				if rapid.Bool().Draw(t, "a verdict comes before it is seen") {
 					if f, i := m.drawServer(t); f != nil {
 						m.verdict(t, f, i)
-						_ = m.a.Flush(t.Context(), m.now)
+						_ = m.rest(m.a.Flush(t.Context(), m.now))
 					}
 				}
 				m.reconcile(t)
@@ -386,7 +411,7 @@ func TestNoStateOnTheWayIsEmpty(t *testing.T) {
 			"tick": func(t *rapid.T) {
 				m.now = m.now.Add(time.Minute)
 				m.begin()
-				m.ok(m.a.Tick(t.Context(), m.now))
+				m.ok(m.rest(m.a.Tick(t.Context(), m.now)))
 			},
 			"restart": func(t *rapid.T) {
 				var cfgs []*config.VirtualServer
@@ -447,7 +472,7 @@ func (m *model) reconcile(t *rapid.T) {
 		n := len(m.table.Attempts())
 		m.table.FailReads(func(ipvs.ServiceKey) error { return ipvs.ErrInterrupted })
 		if m.a.Pending() {
-			_ = m.a.Flush(t.Context(), m.now)
+			_ = m.rest(m.a.Flush(t.Context(), m.now))
 			n = len(m.table.Attempts())
 		}
 		_ = m.a.Reconcile(t.Context(), m.now)
@@ -457,7 +482,7 @@ func (m *model) reconcile(t *rapid.T) {
 		}
 	}
 	m.begin()
-	m.ok(m.a.Reconcile(t.Context(), m.now))
+	m.ok(m.rest(m.a.Reconcile(t.Context(), m.now)))
 }
 
 // meddle is somebody else at work in our services.
@@ -517,15 +542,15 @@ func TestDiffReaches(t *testing.T) {
 			}
 			return ds
 		}
-		have := newActual(ipvs.Service{ServiceKey: svcKey(), Scheduler: "rr"})
+		have := newActual(ipvs.Service{ServiceKey: svcKey(), Scheduler: "rr"}, 0)
 		for _, d := range draw("have") {
 			have.put(d)
 		}
-		want := newTarget(have.service)
+		want := &target{service: have.service, whole: true}
 		for _, d := range draw("want") {
-			want.want(d)
+			want.dests = append(want.dests, ideal{dest: d, fate: wanted})
 		}
-		p := diff(have, want)
+		p := diff(have, want, math.MaxInt)
 		for _, op := range append(append(p.raise, p.cut...), p.remove...) {
 			if op.Kind == ipvs.OpDelDest {
 				have.drop(op.Destination.DestinationKey)
@@ -533,21 +558,21 @@ func TestDiffReaches(t *testing.T) {
 				have.put(op.Destination)
 			}
 		}
-		for _, k := range p.depart {
-			if have.dests[k].Weight != 0 {
-				t.Fatalf("%s departs at weight %d", k, have.dests[k].Weight)
+		for _, d := range p.depart {
+			if have.weight(d.key) != 0 {
+				t.Fatalf("%s departs at weight %d", d.key, have.weight(d.key))
 			}
-			have.drop(k)
+			have.drop(d.key)
 		}
-		if len(have.dests) != len(want.wants) {
-			t.Fatalf("%d destinations, want %d", len(have.dests), len(want.wants))
+		if have.len() != len(want.dests) {
+			t.Fatalf("%d destinations, want %d", have.len(), len(want.dests))
 		}
-		for k, d := range want.wants {
-			if have.dests[k] != d {
-				t.Fatalf("%s is %+v, want %+v", k, have.dests[k], d)
+		for k, d := range want.wants() {
+			if got, _ := have.get(k); got != d {
+				t.Fatalf("%s is %+v, want %+v", k, got, d)
 			}
 		}
-		if again := diff(have, want); len(again.raise)+len(again.cut)+len(again.remove)+len(again.depart) != 0 {
+		if again := diff(have, want, math.MaxInt); len(again.raise)+len(again.cut)+len(again.remove)+len(again.depart) != 0 {
 			t.Fatalf("a second plan is not empty: %+v", again)
 		}
 	})

@@ -55,20 +55,7 @@ func (a *Applier) Owned() []Owned {
 	all := make([]Owned, 0, len(a.mirror)+len(a.remembered))
 	looked := map[string]bool{}
 	for k, m := range a.mirror {
-		o := Owned{Service: k.String(), Destinations: make([]OwnedDestination, 0, len(m.order))}
-		if len(a.owners[k]) == 0 {
-			o.Timeout = m.timeout
-		}
-		for _, dk := range m.order {
-			d := OwnedDestination{Destination: dk.String()}
-			if p, ok := a.parked[parkedKey{k, dk}]; ok {
-				d.Since, d.Why = p.since, p.why
-				if l, ok := a.limits[parkedKey{k, dk}]; ok {
-					d.Limit = &l
-				}
-			}
-			o.Destinations = append(o.Destinations, d)
-		}
+		o := a.owned(k, m)
 		all = append(all, o)
 		looked[o.Service] = true
 	}
@@ -85,6 +72,29 @@ func (a *Applier) Owned() []Owned {
 	}
 	slices.SortFunc(all, func(x, y Owned) int { return cmp.Compare(x.Service, y.Service) })
 	return all
+}
+
+// owned describes one service of ours.
+func (a *Applier) owned(k ipvs.ServiceKey, m *actual) Owned {
+	o := Owned{Service: k.String(), Destinations: make([]OwnedDestination, 0, m.len())}
+	if len(a.owners[k]) == 0 {
+		o.Timeout = m.timeout
+	}
+	draining := a.parked.in(k) > 0
+	for have := range m.all() {
+		d := OwnedDestination{Destination: have.DestinationKey.String()}
+		if draining {
+			pk := parkedKey{k, have.DestinationKey}
+			if p := a.parked.get(pk); p != nil {
+				d.Since, d.Why = p.since, p.why
+				if l, ok := a.limits[pk]; ok {
+					d.Limit = &l
+				}
+			}
+		}
+		o.Destinations = append(o.Destinations, d)
+	}
+	return o
 }
 
 // leftBehind returns the services of an earlier process that the configuration
@@ -130,36 +140,37 @@ func (a *Applier) recall(k ipvs.ServiceKey, r reading) {
 	}
 	draining := 0
 	var strange []string
-	for _, dk := range r.held.order {
-		d := r.infos[dk]
-		pk := parkedKey{k, dk}
+	for i := range r.infos {
+		d := &r.infos[i]
+		pk := parkedKey{k, d.DestinationKey}
+		slot := &m.slots[m.at(pk.dest)]
 		var o OwnedDestination
-		ours := false
+		ours, name := false, pk.dest.String()
 		if known {
-			o, ours = was.dests[d.DestinationKey.String()]
+			o, ours = was.dests[name]
 		}
 		switch {
 		case ours && !claimed:
-			a.why[pk] = whyVSRemoved
+			slot.why = whyVSRemoved
 		case ours:
-			a.why[pk] = whyRemoved
+			slot.why = whyRemoved
 		default:
-			strange = append(strange, d.DestinationKey.String())
+			strange = append(strange, name)
 		}
 		if !o.Since.IsZero() && d.Weight == 0 {
 			if o.Limit != nil {
 				a.limits[pk] = *o.Limit
 			}
-			a.parked[pk] = &drain{since: o.Since, why: o.Why, counters: d.Counters, limit: a.limit(pk)}
+			a.parked.add(pk, &drain{since: o.Since, why: o.Why, counters: d.Counters, limit: a.limit(pk)})
 			draining++
 		}
 	}
 	switch {
 	case !claimed:
-		a.log.Info("Adopting a service of ours that is no longer configured, draining it", "service", k.String(), "destinations", len(r.held.order))
+		a.log.Info("Adopting a service of ours that is no longer configured, draining it", "service", k.String(), "destinations", len(r.infos))
 	case len(strange) > 0:
-		a.log.Warn("Adopting a service with destinations that are not ours; those not configured are drained", "service", k.String(), "destinations", len(r.held.order), "not_ours", strange)
+		a.log.Warn("Adopting a service with destinations that are not ours; those not configured are drained", "service", k.String(), "destinations", len(r.infos), "not_ours", strange)
 	case draining > 0:
-		a.log.Info("Adopting a service of ours, drains go on", "service", k.String(), "destinations", len(r.held.order), "draining", draining)
+		a.log.Info("Adopting a service of ours, drains go on", "service", k.String(), "destinations", len(r.infos), "draining", draining)
 	}
 }

@@ -16,8 +16,8 @@ func (a *Applier) Quiesce(ctx context.Context, now time.Time) error {
 	}
 	var ops []ipvs.Op
 	for _, m := range a.mirror {
-		for _, dk := range m.order {
-			if d := m.dests[dk]; d.Weight > 0 {
+		for d := range m.all() {
+			if d.Weight > 0 {
 				d.Weight = 0
 				ops = append(ops, ipvs.Op{Kind: ipvs.OpSetDest, Service: m.service, Destination: d})
 			}
@@ -41,12 +41,12 @@ func (a *Applier) Connections(ctx context.Context) (active, inactive uint64, err
 	if a.conn == nil {
 		return 0, 0, ErrNoTable
 	}
+	var infos []ipvs.DestinationInfo
 	for k := range a.mirror {
 		if datagram(k) {
 			continue
 		}
-		infos, err := a.destinations(ctx, k)
-		if err != nil {
+		if infos, err = a.destinations(ctx, infos, k); err != nil {
 			return 0, 0, err
 		}
 		for _, d := range infos {

@@ -1,12 +1,13 @@
 package apply
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/sluice-lb/sluice/pkg/ipvs"
@@ -59,10 +60,24 @@ func isStale(err error) bool {
 	return errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, ipvs.ErrUnknownResult)
 }
 
-// reading is what the table holds of one service: nil for one that does not exist.
+// reading is what the table holds of one service.
 type reading struct {
-	held  *actual
-	infos map[ipvs.DestinationKey]ipvs.DestinationInfo
+	exists  bool
+	service ipvs.Service
+	// infos are valid until the next service is read.
+	infos []ipvs.DestinationInfo
+}
+
+// held makes what was read a mirror; nil for a service that does not exist.
+func (r reading) held() *actual {
+	if !r.exists {
+		return nil
+	}
+	m := newActual(r.service, len(r.infos))
+	for i := range r.infos {
+		m.put(r.infos[i].Destination)
+	}
+	return m
 }
 
 // ours are the services that are claimed or leaving.
@@ -85,45 +100,52 @@ func (a *Applier) ours() []ipvs.ServiceKey {
 	return keys
 }
 
-func compareServices(x, y ipvs.ServiceKey) int { return strings.Compare(x.String(), y.String()) }
-
-// read reads services whole. Those that could not be read are not in the result;
-// the error says why. An empty list of destinations does not tell a service that
-// has none from one that does not exist, so the services are read as well.
-func (a *Applier) read(ctx context.Context, keys []ipvs.ServiceKey) (map[ipvs.ServiceKey]reading, error) {
-	all, err := a.conn.Services(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("read the IPVS table: %w", err)
-	}
-	there := make(map[ipvs.ServiceKey]ipvs.Service, len(all))
-	for _, s := range all {
-		there[s.ServiceKey] = s.Service
-	}
-	found := make(map[ipvs.ServiceKey]reading, len(keys))
-	var errs []error
-	for _, k := range keys {
-		s, ok := there[k]
-		if !ok {
-			found[k] = reading{}
-			continue
-		}
-		infos, err := a.destinations(ctx, k)
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		r := reading{held: newActual(s), infos: make(map[ipvs.DestinationKey]ipvs.DestinationInfo, len(infos))}
-		for _, d := range infos {
-			r.held.put(d.Destination)
-			r.infos[d.DestinationKey] = d
-		}
-		found[k] = r
-	}
-	return found, errors.Join(errs...)
+func compareServices(x, y ipvs.ServiceKey) int {
+	return cmp.Or(x.Addr.Compare(y.Addr), cmp.Compare(x.Port, y.Port), cmp.Compare(x.Protocol, y.Protocol),
+		cmp.Compare(x.FWMark, y.FWMark), cmp.Compare(x.Family, y.Family))
 }
 
-func (a *Applier) destinations(ctx context.Context, k ipvs.ServiceKey) ([]ipvs.DestinationInfo, error) {
-	ds, err := a.conn.Destinations(ctx, k)
+// read reads services whole, one after the other, and hands each to f, or the error
+// for which it could not be. An empty list of destinations does not tell a service
+// that has none from one that does not exist, so the services are read first; if that
+// fails f is not called.
+func (a *Applier) read(ctx context.Context, keys []ipvs.ServiceKey, f func(ipvs.ServiceKey, reading, error)) error {
+	all, err := a.conn.Services(ctx)
+	if err != nil {
+		return fmt.Errorf("read the IPVS table: %w", err)
+	}
+	there := make(map[ipvs.ServiceKey]int, len(all))
+	for i := range all {
+		there[all[i].ServiceKey] = i
+	}
+	var infos []ipvs.DestinationInfo
+	for _, k := range keys {
+		i, ok := there[k]
+		if !ok {
+			f(k, reading{}, nil)
+			continue
+		}
+		got, err := a.destinations(ctx, infos, k)
+		if err == nil {
+			infos = got
+		}
+		f(k, reading{true, all[i].Service, got}, err)
+	}
+	return nil
+}
+
+// intoBuffer is a table that can list destinations in a buffer of the caller's.
+type intoBuffer interface {
+	AppendDestinations(context.Context, []ipvs.DestinationInfo, ipvs.ServiceKey) ([]ipvs.DestinationInfo, error)
+}
+
+// destinations reads one service, into buf where the table can.
+func (a *Applier) destinations(ctx context.Context, buf []ipvs.DestinationInfo, k ipvs.ServiceKey) (ds []ipvs.DestinationInfo, err error) {
+	if t, ok := a.conn.(intoBuffer); ok {
+		ds, err = t.AppendDestinations(ctx, buf[:0], k)
+	} else {
+		ds, err = a.conn.Destinations(ctx, k)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read the destinations of %s: %w", k, err)
 	}
@@ -138,62 +160,70 @@ func (a *Applier) Reconcile(ctx context.Context, now time.Time) error {
 	if a.conn == nil {
 		return ErrNoTable
 	}
-	parked, ours := a.drainList(), a.ours()
-	found, err := a.read(ctx, ours)
-	errs := []error{err}
-	for _, k := range ours {
-		if r, ok := found[k]; ok {
-			a.compare(k, r.held, now, a.mode())
+	parked := a.parked.keys()
+	seen := map[parkedKey]ipvs.DestinationInfo{}
+	var errs []error
+	err := a.read(ctx, a.ours(), func(k ipvs.ServiceKey, r reading, err error) {
+		if err != nil {
+			errs = append(errs, err)
+			return
 		}
-	}
+		a.noteParked(seen, k, r.infos)
+		a.compare(k, r, now, a.mode())
+	})
+	errs = append(errs, err)
 	if a.Pending() {
 		errs = append(errs, a.Flush(ctx, now))
 	}
 	// What was not at weight 0 when it was read may have been given a connection
 	// since then.
-	seen := map[parkedKey]ipvs.DestinationInfo{}
 	parked = slices.DeleteFunc(parked, func(k parkedKey) bool {
-		d, ok := found[k.service].infos[k.dest]
-		if ok && d.Weight == 0 {
-			seen[k] = d
-		}
+		d, ok := seen[k]
 		return !ok || d.Weight != 0
 	})
 	return errors.Join(append(errs, a.endDrains(ctx, parked, seen, now))...)
 }
 
-// resync reads services again after the table proved to differ from the mirror.
+// resync reads services again after the table proved to differ from the mirror. One
+// that cannot be read is put aside and taken out of stale.
 func (a *Applier) resync(ctx context.Context, stale staleSet, now time.Time, m mode) error {
 	if len(stale) == 0 {
 		return nil
 	}
-	keys := make([]ipvs.ServiceKey, 0, len(stale))
-	for k := range stale {
-		keys = append(keys, k)
-	}
-	slices.SortFunc(keys, compareServices)
-	found, err := a.read(ctx, keys)
-	for _, k := range keys {
-		r, ok := found[k]
+	keys := slices.SortedFunc(maps.Keys(stale), compareServices)
+	err := a.read(ctx, keys, func(k ipvs.ServiceKey, r reading, err error) {
 		switch {
-		case !ok:
-			a.dirty.add(k)
+		case err != nil:
+			a.due.hold(k, true, err)
+			delete(stale, k)
 		case stale[k]:
-			a.compare(k, r.held, now, modeQuiet)
+			a.compare(k, r, now, modeQuiet)
 		default:
-			a.compare(k, r.held, now, m)
+			a.compare(k, r, now, m)
+		}
+	})
+	if err != nil {
+		for _, k := range keys {
+			a.due.hold(k, true, nil)
 		}
 	}
 	return err
 }
 
 // compare takes in what the table holds of a service of ours.
-func (a *Applier) compare(k ipvs.ServiceKey, held *actual, now time.Time, m mode) {
+func (a *Applier) compare(k ipvs.ServiceKey, r reading, now time.Time, m mode) {
 	mirror := a.mirror[k]
-	want, ready := a.target(k)
 	switch {
-	case mirror == nil && held == nil:
+	case mirror == nil && !r.exists:
 		return
+	case mirror != nil && r.same(mirror):
+		// The common case of a table that nobody touched, without a copy of it.
+		a.tell(k, nil, now, m)
+		return
+	}
+	held := r.held()
+	want, ready := a.target(k, nil, true)
+	switch {
 	case mirror == nil:
 		a.tellAdopted(k, held)
 	case ready && m != modeQuiet:
@@ -210,24 +240,39 @@ func (a *Applier) compare(k ipvs.ServiceKey, held *actual, now time.Time, m mode
 	}
 }
 
+// same reports whether what was read needs no operation to be a mirror's content.
+func (r reading) same(m *actual) bool {
+	if !r.exists || !sameService(m.service, r.service) || m.len() != len(r.infos) {
+		return false
+	}
+	for i := range r.infos {
+		at := m.at(r.infos[i].DestinationKey)
+		if at < 0 || !sameDestination(m.slots[at].dest(), r.infos[i].Destination) {
+			return false
+		}
+	}
+	return true
+}
+
 // dropGone takes destinations off the drain list that are not in the table any
 // more: there is nothing to put back, whoever removed them.
 func (a *Applier) dropGone(k ipvs.ServiceKey, held *actual) {
-	for pk, d := range a.parked {
+	if a.parked.in(k) == 0 {
+		return
+	}
+	for _, pk := range a.parked.keys() {
 		if pk.service != k || held != nil && held.has(pk.dest) {
 			continue
 		}
-		a.log.Info("Somebody else removed a draining destination", "service", k.String(), "destination", pk.dest.String(), "why", d.why)
+		a.log.Info("Somebody else removed a draining destination", "service", k.String(), "destination", pk.dest.String(), "why", a.parked.get(pk).why)
 		a.mirror[k].drop(pk.dest)
-		delete(a.parked, pk)
-		delete(a.why, pk)
-		delete(a.limits, pk)
+		a.forgetDest(pk)
 	}
 }
 
 // take makes the mirror of one service what the table holds.
 func (a *Applier) take(k ipvs.ServiceKey, held *actual) {
-	a.dirty.add(k)
+	a.due.bulk.whole(k)
 	if held == nil {
 		a.forget(k)
 		return
@@ -236,12 +281,18 @@ func (a *Applier) take(k ipvs.ServiceKey, held *actual) {
 	if was != nil {
 		held.timeout, held.atOnce = was.timeout, was.atOnce
 	}
-	for _, dk := range held.order {
-		pk := parkedKey{k, dk}
-		if was == nil || !was.has(dk) {
-			a.why[pk] = whyUnknown
+	for i := range held.slots {
+		s := &held.slots[i]
+		s.why = whyUnknown
+		if was != nil {
+			if at, ok := was.index[s.key]; ok {
+				s.why = was.slots[at].why
+			}
 		}
-		if d := a.parked[pk]; d != nil && held.dests[dk].Weight > 0 {
+		if s.weight == 0 || a.parked.in(k) == 0 {
+			continue
+		}
+		if d := a.parked.get(parkedKey{k, s.key.unpack()}); d != nil {
 			d.read = false // it may have been given connections
 		}
 	}

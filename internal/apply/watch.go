@@ -39,7 +39,7 @@ func (a *Applier) Timeouts(t ipvs.Timeouts) {
 // observe takes in one reading of a destination at weight 0 and reports, once, one
 // that gets connections all the same.
 func (a *Applier) observe(k parkedKey, info ipvs.DestinationInfo, now time.Time) {
-	d := a.parked[k]
+	d := a.parked.get(k)
 	c := info.Counters
 	comes := d.read && a.comesBack(k, d, info, now)
 	if !d.read || info.Stats.Connections < d.connections { // somebody zeroed it
@@ -85,7 +85,7 @@ func (a *Applier) comesBack(k parkedKey, d *drain, info ipvs.DestinationInfo, no
 // endsBy is when a drain that waits for inactive connections alone will have ended,
 // at the latest; zero if that cannot be said.
 func (a *Applier) endsBy(k parkedKey) time.Time {
-	d := a.parked[k]
+	d := a.parked.get(k)
 	if d.quiet.IsZero() || a.fin == 0 || d.note != "" || k.service.Protocol != ipvs.TCP {
 		return time.Time{}
 	}

@@ -45,8 +45,10 @@ var rules = []rule{
 
 	{pkg: "internal/framework", may: []string{"internal/config"}, libs: none, not: []string{"os/...", "net", "log/...", "sync/...", "context"}},
 
-	{pkg: "internal/checker", may: []string{"internal/config"}, never: beyondCheckers},
+	{pkg: "internal/checker/due", may: none, libs: none},
+	{pkg: "internal/checker", may: []string{"internal/config", "internal/checker/due"}, never: beyondCheckers},
 	{pkg: "internal/checker/dial", may: []string{"internal/checker", "internal/config"}, libs: []string{xsys}, never: beyondCheckers},
+	{pkg: "internal/checker/reactor", may: []string{"internal/checker", "internal/checker/dial", "internal/checker/due", "internal/config"}, libs: []string{xsys}, never: beyondCheckers},
 	{pkg: "internal/checker/misc", may: []string{"internal/checker", "internal/config", "internal/script"}, never: beyondCheckers},
 	{pkg: "internal/checker/*", may: []string{"internal/checker", "internal/checker/dial", "internal/config"}, never: beyondCheckers},
 

@@ -15,17 +15,18 @@ import (
 // internal/config reads, each with the reason why that is right.
 var unused = map[string]string{
 	"VirtualServer.SNMPName":    "there is no SNMP agent; the word is accepted in silence",
-	"RealServer.SNMPName":       "there is no SNMP agent; the word is accepted in silence",
 	"TrackFile.Weight":          "inherited by each TrackFileUse",
 	"TrackFile.Reverse":         "inherited by each TrackFileUse",
-	"RealServer.Alpha":          "inherited by each Schedule",
-	"RealServer.VirtualHost":    "inherited by HTTP.VirtualHost",
 	"VirtualServer.VirtualHost": "inherited by HTTP.VirtualHost and SNIVirtualHost",
 	"HTTP.FastRecovery":         "it decides Rise, which is read",
 	"Global.DrainTimeout":       "inherited by each VirtualServer",
 	"Global.UDPDrainTimeout":    "inherited by each VirtualServer",
 	"VSKey.Family":              "keys are compared whole",
 	"SyncDaemon.Instance":       "whether it is set decides State, which is read",
+	"RealServer.Handed":         "its fields say",
+	"Handed.Alpha":              "inherited by each Schedule",
+	"Handed.VirtualHost":        "inherited by HTTP.VirtualHost",
+	"Handed.SNMPName":           "there is no SNMP agent; the word is accepted in silence",
 }
 
 // TestEveryFieldOfTheModelIsRead: a keyword that fills a field which nobody reads

@@ -59,6 +59,7 @@ type Probe interface {
 
 // Judge takes an outcome and says how long to wait, from its completion, until
 // the next run. It is called on the scheduler's side and must not block for long.
+// Those of tasks that are run by different loops may be called at the same time.
 type Judge func(Outcome) time.Duration
 
 // ID names a task of a Scheduler.

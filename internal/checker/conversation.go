@@ -36,8 +36,9 @@ type Conversation interface {
 	Received(p []byte) (done bool)
 	// Ended says that the connection ended by itself: io.EOF when the peer closed it,
 	// a *dial.Error when it could not be made, else a syscall.Errno or
-	// os.ErrDeadlineExceeded. After a failed send what the peer had sent before is
-	// read first. Next is called.
+	// os.ErrDeadlineExceeded. After a failed send, if listen was set, what the peer
+	// had sent before is read first, to its end: only if that was not enough is Ended
+	// called, with StepSend and the error of the send. Next is called.
 	Ended(step Step, err error)
 	// Next says, after a connection, what comes now: another connection, or nil and
 	// the outcome of the run. Its Took may be 0: the leader knows it.

@@ -24,18 +24,16 @@
 // else, makes Overdue rise, and its Judge is told once, as Unable. What it says
 // when it returns after all is discarded, and the task goes on from there.
 //
-// # A reactor
+// # Where a probe runs
 //
-// The goroutine for each run costs a stack and a few allocations. Where that
-// matters, a TCP connect or a plain HTTP request can run on an epoll loop of its
-// own thread. The place for it is behind Task.Probe: a probe that also offers
+// A goroutine for each run costs a stack, a timer and two dozen allocations, which
+// for a TCP connect is more than the connect. A probe that is a Conversation says
+// what it wants and leaves the system calls to others, so that one thread can lead
+// any number of them (package reactor). Front sends each task to where it belongs:
+// conversations to a loop, always the same one, all others to the Scheduler. Both
+// keep the same rules, and whoever owns a Task sees no difference.
 //
-//	Start(deadline time.Time, done func(Outcome)) (cancel func())
-//
-// would be started by Scheduler.start on the scheduler's goroutine in place of
-// the go statement, the reactor would register its descriptor and call done from
-// its thread, and done is what a probe's goroutine calls already (finish: put
-// the completion on the queue, wake the scheduler; it never blocks). Slots,
-// hanging, removal, judging and the statistics do not change, nor does anything
-// that owns a Task.
+// Descriptors are shared out between the two at the start (Limits) and not drawn
+// from a common store: a thousand connections that nobody answers must not keep
+// scripts and DNS queries from their turn, nor the other way round.
 package checker

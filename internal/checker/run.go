@@ -15,7 +15,7 @@ func (s *Scheduler) run(ctx context.Context, t *task, p Probe, began int64) {
 	cancel := t.cancel // read before the completion gives t back
 	defer func() {
 		if !returned {
-			c.outcome, c.panicked = panicOutcome(recover()), true
+			c.outcome, c.panicked = PanicOutcome(recover()), true
 		}
 		cancel()
 		c.at = s.now()
@@ -37,9 +37,10 @@ func (s *Scheduler) finish(c completion) {
 	s.poke()
 }
 
-// panicOutcome makes a reason of what a probe panicked with (nil if it left by
-// runtime.Goexit), with the place: a report without it helps nobody.
-func panicOutcome(v any) Outcome {
+// PanicOutcome makes a reason of what a probe panicked with (nil if it left by
+// runtime.Goexit), with the place: a report without it helps nobody. It is for who
+// runs probes, and is called by what recovers.
+func PanicOutcome(v any) Outcome {
 	if v == nil {
 		return Outcome{Result: Unable, Reason: "probe ended without an outcome"}
 	}

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/sluice-lb/sluice/internal/checker/due"
 )
 
 // Defaults of a Scheduler and its tasks.
@@ -35,8 +37,8 @@ type Task struct {
 	// same Probe again.
 	ID    ID
 	Probe Probe
-	// Judge is called with the outcome of each run, on the scheduler's goroutine,
-	// and returns the delay until the next run, counted from the completion of
+	// Judge is called with the outcome of each run, on the goroutine of the
+	// Scheduler or the thread of the loop that runs the task, and returns the delay until the next run, counted from the completion of
 	// this one. While it blocks no run is started and Overdue rises: late, never
 	// lost.
 	Judge Judge
@@ -86,7 +88,7 @@ type Scheduler struct {
 	// All that follows belongs to the goroutine of Run.
 
 	ctx         context.Context
-	queue       taskHeap
+	queue       due.Queue[task]
 	ready       fifo
 	hung        []*task // those not removed
 	stats       Stats
@@ -151,7 +153,7 @@ func (s *Scheduler) Add(t Task) {
 	if s.byID[t.ID] != nil {
 		panic(fmt.Sprintf("checker: add task %d: it exists already", t.ID))
 	}
-	n := &task{Task: t, index: -1}
+	n := &task{Task: t}
 	s.byID[t.ID] = n
 	s.send(command{verb: cmdAdd, t: n})
 }
@@ -186,6 +188,13 @@ func (s *Scheduler) Update(t Task) {
 // is running or waiting for a slot is left alone: its run is as new as can be.
 // An unknown ID is ignored.
 func (s *Scheduler) RunNow(id ID) { s.tell(cmdRunNow, id, Task{}) }
+
+// Has tells whether there is such a task.
+func (s *Scheduler) Has(id ID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.byID[id] != nil
+}
 
 func (s *Scheduler) tell(v verb, id ID, with Task) {
 	s.mu.Lock()
@@ -317,11 +326,12 @@ func (s *Scheduler) turn() {
 	s.spareCmds, s.spareDone = cmds, done
 
 	now := s.now()
-	for len(s.queue) > 0 && s.queue[0].at <= now {
-		if s.ctx.Err() != nil {
-			return
+	for s.ctx.Err() == nil {
+		t, at := s.queue.Min()
+		if t == nil || at > now {
+			break
 		}
-		t := s.queue.pop()
+		s.dequeue(t)
 		if t.state == running {
 			s.hang(t)
 			continue
@@ -341,9 +351,8 @@ func (s *Scheduler) turn() {
 func (s *Scheduler) publish() (time.Duration, bool) {
 	oldest := int64(math.MaxInt64)
 	next := oldest
-	if len(s.queue) > 0 {
-		next = s.queue[0].at
-		oldest = next
+	if t, at := s.queue.Min(); t != nil {
+		next, oldest = at, at
 	}
 	if t := s.ready.head; t != nil {
 		oldest = min(oldest, t.at)
@@ -365,11 +374,11 @@ func (s *Scheduler) obey(c *command) {
 	case cmdAdd:
 		// A task may be gone already; its cmdRemove follows and cleans up.
 		t.at = later(c.at, t.First)
-		s.queue.push(t)
+		s.enqueue(t)
 	case cmdRemove:
 		switch t.state {
 		case idle:
-			s.queue.remove(t)
+			s.dequeue(t)
 		case waiting:
 			s.ready.remove(t)
 		case running:
@@ -382,10 +391,20 @@ func (s *Scheduler) obey(c *command) {
 		t.Probe, t.Judge, t.Timeout = c.with.Probe, c.with.Judge, c.with.Timeout
 	case cmdRunNow:
 		if t.state == idle {
-			s.queue.remove(t)
+			s.dequeue(t)
 			t.keep, t.at = t.at, min(c.at, t.at)
 			s.wait(t)
 		}
+	}
+}
+
+func (s *Scheduler) enqueue(t *task) { t.ref = s.queue.Push(t, t.at) }
+
+// dequeue takes a task out of the queue if it is there.
+func (s *Scheduler) dequeue(t *task) {
+	if t.ref != 0 {
+		s.queue.Remove(t.ref)
+		t.ref = 0
 	}
 }
 
@@ -404,7 +423,7 @@ func (s *Scheduler) start(t *task) {
 	ctx, t.cancel = context.WithTimeout(s.ctx, t.Timeout)
 	t.state = running
 	t.at = later(later(now, t.Timeout), time.Duration(s.grace))
-	s.queue.push(t)
+	s.enqueue(t)
 	s.stats.Running++
 	s.outstanding++
 	// Owned by the scheduler: finish hands it back, and Run waits for it.
@@ -459,7 +478,7 @@ func (s *Scheduler) complete(c *completion) {
 		s.forgetHung(t)
 	case running:
 		s.stats.Running--
-		s.queue.remove(t)
+		s.dequeue(t)
 		t.delay = s.judge(t, c.outcome)
 	}
 	t.state = idle
@@ -470,7 +489,7 @@ func (s *Scheduler) complete(c *completion) {
 	if keep > c.at && keep < t.at {
 		t.at = keep
 	}
-	s.queue.push(t)
+	s.enqueue(t)
 }
 
 // judge returns the delay until the next run, 0 for a removed task.

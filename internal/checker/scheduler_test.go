@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"pgregory.net/rapid"
 )
 
 // probeFunc is a Probe made of a function.
@@ -555,37 +554,6 @@ func TestSimulatedHourOfAThousandCheckers(t *testing.T) {
 		}
 		if s := b.Stats(); s.Runs < uint64(n*want) || s.Hangs+s.Panics != 0 || s.Tasks != n {
 			t.Errorf("stats %+v", s)
-		}
-	})
-}
-
-func TestHeapKeepsOrder(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		var h taskHeap
-		var in []*task
-		for range rapid.IntRange(0, 200).Draw(t, "steps") {
-			if len(in) > 0 && rapid.IntRange(0, 2).Draw(t, "remove") == 0 {
-				i := rapid.IntRange(0, len(in)-1).Draw(t, "which")
-				h.remove(in[i])
-				h.remove(in[i]) // a second time is nothing
-				in = slices.Delete(in, i, i+1)
-				continue
-			}
-			x := &task{at: rapid.Int64Range(0, 20).Draw(t, "at"), index: -1}
-			in = append(in, x)
-			h.push(x)
-		}
-		want := make([]int64, len(in))
-		for i, x := range in {
-			want[i] = x.at
-		}
-		slices.Sort(want)
-		got := []int64{}
-		for len(h) > 0 {
-			got = append(got, h.pop().at)
-		}
-		if d := cmp.Diff(want, got); d != "" {
-			t.Fatal(d)
 		}
 	})
 }

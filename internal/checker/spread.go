@@ -41,18 +41,37 @@ func Spread[K ID | string](key K, warmup time.Duration) time.Duration {
 const (
 	minLimit = 16
 	maxLimit = 4096
+	// maxDescriptors is more than anybody has.
+	maxDescriptors = 1 << 30
 )
 
 // DefaultLimit is three quarters of the soft RLIMIT_NOFILE (which the Go runtime
 // has raised to the hard limit), at least 16 and at most 4096: a probe has one
 // descriptor, the rest is for the daemon, and more running probes than that are
 // more stacks than speed.
-func DefaultLimit() int {
+func DefaultLimit() int { return limitFor(descriptors()) }
+
+func descriptors() uint64 {
 	var r syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &r); err != nil {
-		return minLimit
+		return 0
 	}
-	return limitFor(r.Cur)
+	return r.Cur
+}
+
+// Limits shares the same three quarters out: half to probes on goroutines, at most
+// 4096, and the rest in equal parts to loops, each of which has at least 16. They
+// are apart so that a thousand connections that nobody answers keep no script from
+// its turn.
+func Limits(loops int) (goroutines, loop int) { return limitsFor(descriptors(), loops) }
+
+func limitsFor(nofile uint64, loops int) (goroutines, loop int) {
+	if loops <= 0 {
+		return limitFor(nofile), 0
+	}
+	n := min(nofile-nofile/4, maxDescriptors)
+	goroutines = int(min(max(n/2, minLimit), maxLimit))
+	return goroutines, max((int(n)-goroutines)/loops, minLimit)
 }
 
 func limitFor(nofile uint64) int {

@@ -107,6 +107,8 @@ type Connection struct {
 	// BindAddr is the source address, invalid for none; BindPort 0 for any.
 	BindAddr netip.Addr
 	BindPort uint16
+	// Close is how a TCP connection ends.
+	Close Close
 	// BindIf is the interface (SO_BINDTODEVICE), "" for any.
 	BindIf string
 	// FWMark is SO_MARK, 0 for none.

@@ -6,6 +6,16 @@
 // (config/syntax), of keywords (config/keyword) or of the kernel: there are no
 // files, sockets and clocks in here. Of the project it imports config/diag
 // alone, since a model without positions could not say where a mistake is.
+//
+// Decisions worth knowing:
+//
+//   - A configuration is not changed once it is read: several goroutines look at
+//     it. So equal parts of its real servers and checkers (Handed, HTTP and the
+//     like) are one value, whose positions are those of the first.
+//
+//   - There may be 30,000 real servers, which all stay in memory, and during a
+//     reload twice. What few of them have is behind a pointer, and no part of the
+//     file's text or of its tree is kept.
 package config
 
 import (
@@ -125,6 +135,11 @@ type Global struct {
 	// nowhere.
 	HTTPListen    netip.AddrPort
 	MetricsDetail MetricsDetail
+	// ShareChecks has equal checks of several virtual servers run once.
+	ShareChecks bool
+	// CheckerThreads is how many threads lead the checks that need no goroutine; 0 is
+	// the default.
+	CheckerThreads int
 }
 
 // Mail is how and to whom alerts are mailed. Nothing is mailed without both To and
@@ -277,7 +292,7 @@ func (p Protocol) String() string {
 }
 
 // Family is an address family; FamilyUnknown until something tells.
-type Family int
+type Family uint8
 
 // Families.
 const (
@@ -309,7 +324,7 @@ func FamilyOf(a netip.Addr) Family {
 }
 
 // Method is lvs_method, how packets reach a real server.
-type Method int
+type Method uint8
 
 // Forwarding methods. MethodUnset is never in a validated configuration.
 const (
@@ -333,7 +348,7 @@ func (m Method) String() string {
 }
 
 // Tunnel is the encapsulation of TUN.
-type Tunnel int
+type Tunnel uint8
 
 // Tunnel types.
 const (
@@ -343,7 +358,7 @@ const (
 )
 
 // Checksum is the checksum option of a gue or gre tunnel.
-type Checksum int
+type Checksum uint8
 
 // Checksum options.
 const (
@@ -356,8 +371,8 @@ const (
 type Forwarding struct {
 	Method   Method
 	Tunnel   Tunnel
-	Port     uint16
 	Checksum Checksum
+	Port     uint16
 }
 
 // SchedFlags are a scheduler's flags; several keywords share one bit of the
@@ -451,19 +466,17 @@ type RealServer struct {
 	Key RSKey
 	Pos diag.Pos
 	// Weight is 0..2147483647.
-	Weight         int64
-	Forward        Forwarding
+	Weight  int64
+	Forward Forwarding
+	// Inhibit sets the weight to 0 on failure instead of removing the server.
+	Inhibit        bool
+	SMTPAlert      bool
 	UpperThreshold uint32
 	LowerThreshold uint32
-	// Inhibit sets the weight to 0 on failure instead of removing the server.
-	Inhibit    bool
-	Alpha      bool
-	NotifyUp   *Script
-	NotifyDown *Script
-	SMTPAlert  bool
-
-	VirtualHost string
-	SNMPName    string
+	NotifyUp       *Script
+	NotifyDown     *Script
+	// Handed is nil for nothing handed on.
+	Handed *Handed
 
 	Checkers []*Checker
 	// TrackFiles move the weight without a checker (an extension).
@@ -473,6 +486,22 @@ type RealServer struct {
 	// SlowStart is how long its weight grows after it came back; 0 is not at all
 	// (an extension).
 	SlowStart time.Duration
+}
+
+// Handed is what a real server hands on to its checkers, and what nobody acts on.
+// It is here for Print.
+type Handed struct {
+	Alpha       bool
+	VirtualHost string
+	SNMPName    string
+}
+
+// HandedOn returns what is handed on.
+func (rs *RealServer) HandedOn() Handed {
+	if rs.Handed == nil {
+		return Handed{}
+	}
+	return *rs.Handed
 }
 
 // TrackFileUse is "track_file NAME [weight N]" in a real server.

@@ -290,10 +290,11 @@ func (p *printer) real(vs *VirtualServer, rs *RealServer) {
 		p.line("lthreshold", number(rs.LowerThreshold))
 	}
 	p.line("inhibit_on_failure", yesNo(rs.Inhibit))
-	p.line("alpha", yesNo(rs.Alpha))
+	handed := rs.HandedOn()
+	p.line("alpha", yesNo(handed.Alpha))
 	p.line("smtp_alert", yesNo(rs.SMTPAlert))
-	p.text("virtualhost", rs.VirtualHost)
-	p.text("snmp_name", rs.SNMPName)
+	p.text("virtualhost", handed.VirtualHost)
+	p.text("snmp_name", handed.SNMPName)
 	p.script("notify_up", rs.NotifyUp)
 	p.script("notify_down", rs.NotifyDown)
 	for _, u := range rs.TrackFiles {
@@ -323,7 +324,7 @@ var httpProtocols = map[HTTPProtocol]string{HTTP10: "1.0", HTTP10C: "1.0C", HTTP
 func (p *printer) http(vs *VirtualServer, rs *RealServer, c *Checker) {
 	h := c.HTTP
 	p.line("http_protocol", httpProtocols[h.Protocol])
-	inherited := rs.VirtualHost
+	inherited := rs.HandedOn().VirtualHost
 	if inherited == "" {
 		inherited = vs.VirtualHost
 	}

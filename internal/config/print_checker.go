@@ -54,6 +54,7 @@ func (p *printer) connection(c *Connection) {
 		p.line("fwmark", number(c.FWMark))
 	}
 	p.line("connect_timeout", timer(c.Timeout))
+	p.end(c)
 }
 
 func (p *printer) datagram(u *Datagram) {

@@ -12,6 +12,9 @@ func (p *printer) drift(g *Global) {
 	if g.Drift != DriftRepair {
 		p.ext("drift", g.Drift.String())
 	}
+	if !g.ShareChecks {
+		p.ext("share_checks", yesNo(g.ShareChecks))
+	}
 }
 
 // departure prints how servers leave a virtual server where it is not inherited.

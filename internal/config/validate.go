@@ -45,8 +45,14 @@ type validator struct {
 
 func (v *validator) need(ok bool, format string, args ...any) {
 	if !ok {
-		v.errs = append(v.errs, errors.New(v.in+fmt.Sprintf(format, args...)))
+		v.fail(format, args...)
 	}
+}
+
+// fail is need for what is asked 30,000 times, where the arguments alone would cost
+// more than the question.
+func (v *validator) fail(format string, args ...any) {
+	v.errs = append(v.errs, errors.New(v.in+fmt.Sprintf(format, args...)))
 }
 
 func (v *validator) global(g *Global) {
@@ -64,6 +70,7 @@ func (v *validator) global(g *Global) {
 		v.need(!s.Group.IsValid() || s.Group.IsMulticast(), "lvs_sync_daemon group %s", s.Group)
 	}
 	v.need(g.Process.RealTime >= 0 && g.Process.RealTime <= 99, "real-time priority %d", g.Process.RealTime)
+	v.need(g.CheckerThreads >= 0 && g.CheckerThreads <= MaxCheckerThreads, "checker_threads %d", g.CheckerThreads)
 	v.need(g.Process.Nice >= -20 && g.Process.Nice <= 19, "priority %d", g.Process.Nice)
 }
 
@@ -85,21 +92,36 @@ func (v *validator) virtual(vs *VirtualServer, files map[string]bool) {
 	v.need(vs.UDPDrainTimeout >= 0, "udp_drain_timeout %v is negative", vs.UDPDrainTimeout)
 	v.need(vs.MinAlive.Percent <= 100 && (vs.MinAlive.Percent == 0 || vs.MinAlive.Servers == 0), "min_alive %+v", vs.MinAlive)
 	v.need(vs.FlapDamping.Count == 0 || vs.FlapDamping.Within > 0, "flap_damping %+v", vs.FlapDamping)
-	if s := vs.Sorry; s != nil {
-		v.server(vs, "sorry server", s.Key, s.Forward)
+	families := map[Family]bool{}
+	for _, e := range vs.Entries {
+		families[e.Family] = true
 	}
-	seen := map[RSKey]bool{}
+	alien := func(k RSKey) bool { return len(families) > 1 || len(families) == 1 && !families[FamilyOf(k.Addr())] }
+	if s := vs.Sorry; s != nil {
+		v.server(vs, "sorry server", s.Key, s.Forward, alien)
+	}
+	seen := make(map[RSKey]struct{}, len(vs.RealServers))
 	var total uint64
 	for _, rs := range vs.RealServers {
-		v.need(!seen[rs.Key], "real server %s twice", rs.Key)
-		seen[rs.Key] = true
-		v.server(vs, "real server", rs.Key, rs.Forward)
-		v.need(rs.SlowStart >= 0, "real server %s: slow_start %v is negative", rs.Key, rs.SlowStart)
-		v.need(rs.Weight >= 0 && rs.Weight <= 1<<31-1, "real server %s: weight %d", rs.Key, rs.Weight)
-		v.need(rs.DrainTimeout >= 0, "real server %s: drain_timeout %v is negative", rs.Key, rs.DrainTimeout)
+		if _, again := seen[rs.Key]; again {
+			v.fail("real server %s twice", rs.Key)
+		}
+		seen[rs.Key] = struct{}{}
+		v.server(vs, "real server", rs.Key, rs.Forward, alien)
+		if rs.SlowStart < 0 {
+			v.fail("real server %s: slow_start %v is negative", rs.Key, rs.SlowStart)
+		}
+		if rs.Weight < 0 || rs.Weight > 1<<31-1 {
+			v.fail("real server %s: weight %d", rs.Key, rs.Weight)
+		}
+		if rs.DrainTimeout < 0 {
+			v.fail("real server %s: drain_timeout %v is negative", rs.Key, rs.DrainTimeout)
+		}
 		total += uint64(max(rs.Weight, 0))
 		for _, u := range rs.TrackFiles {
-			v.need(files[u.Name], "real server %s: no track file %q", rs.Key, u.Name)
+			if !files[u.Name] {
+				v.fail("real server %s: no track file %q", rs.Key, u.Name)
+			}
 		}
 		for _, c := range rs.Checkers {
 			v.checker(rs, c, files)
@@ -108,52 +130,82 @@ func (v *validator) virtual(vs *VirtualServer, files map[string]bool) {
 	v.need(uint64(vs.Quorum) <= max(total, 1), "quorum %d above the weights' sum %d", vs.Quorum, total)
 }
 
-func (v *validator) server(vs *VirtualServer, what string, k RSKey, f Forwarding) {
-	v.need(k.Addr().IsValid(), "%s without address", what)
-	v.need(f.Method != MethodUnset, "%s %s without method", what, k)
-	v.need(f.Tunnel == IPIP || f.Method == TUN, "%s %s: a tunnel without TUN", what, k)
-	v.need((f.Tunnel == GUE) == (f.Port != 0), "%s %s: tunnel port %d", what, k, f.Port)
+func (v *validator) server(vs *VirtualServer, what string, k RSKey, f Forwarding, alien func(RSKey) bool) {
+	if !k.Addr().IsValid() {
+		v.fail("%s without address", what)
+	}
+	if f.Method == MethodUnset {
+		v.fail("%s %s without method", what, k)
+	}
+	if f.Tunnel != IPIP && f.Method != TUN {
+		v.fail("%s %s: a tunnel without TUN", what, k)
+	}
+	if (f.Tunnel == GUE) != (f.Port != 0) {
+		v.fail("%s %s: tunnel port %d", what, k, f.Port)
+	}
 	if f.Method == TUN {
 		return
 	}
-	for _, e := range vs.Entries {
-		if e.Family != FamilyOf(k.Addr()) {
-			v.need(false, "%s %s in a service of the other family without TUN", what, k)
-			return
-		}
+	if alien(k) {
+		v.fail("%s %s in a service of the other family without TUN", what, k)
+		return
 	}
-	if f.Method == DR && vs.Key.Addr != (netip.AddrPort{}) {
-		v.need(k.Port() == vs.Key.Addr.Port(), "%s %s: port differs with DR", what, k)
+	if f.Method == DR && vs.Key.Addr != (netip.AddrPort{}) && k.Port() != vs.Key.Addr.Port() {
+		v.fail("%s %s: port differs with DR", what, k)
 	}
 }
 
 func (v *validator) checker(rs *RealServer, c *Checker, files map[string]bool) {
-	v.need(c.Rise >= 1, "real server %s: %s: rise 0", rs.Key, c.Kind)
+	if c.Rise < 1 {
+		v.fail("real server %s: %s: rise 0", rs.Key, c.Kind)
+	}
 	if c.Kind == FileCheck {
-		v.need(c.File != nil && files[c.File.Name], "real server %s: FILE_CHECK without track file", rs.Key)
+		if c.File == nil || !files[c.File.Name] {
+			v.fail("real server %s: FILE_CHECK without track file", rs.Key)
+		}
 		return
 	}
 	if m := c.Misc; c.Kind == MiscCheck {
-		v.need(m != nil && m.Script != nil && len(m.Script.Argv) > 0, "real server %s: MISC_CHECK without script", rs.Key)
-		v.need(m == nil || m.Timeout > 0, "real server %s: MISC_CHECK without timeout", rs.Key)
+		if m == nil || m.Script == nil || len(m.Script.Argv) == 0 {
+			v.fail("real server %s: MISC_CHECK without script", rs.Key)
+		}
+		if m != nil && m.Timeout <= 0 {
+			v.fail("real server %s: MISC_CHECK without timeout", rs.Key)
+		}
 	} else {
-		v.need(c.Conn.Target.Addr().IsValid() && (c.Conn.Target.Port() != 0 || c.Kind == PingCheck), "real server %s: %s: target %s", rs.Key, c.Kind, c.Conn.Target)
-		v.need(c.Conn.Timeout > 0, "real server %s: %s: timeout %v", rs.Key, c.Kind, c.Conn.Timeout)
+		if t := c.Conn.Target; !t.Addr().IsValid() || t.Port() == 0 && c.Kind != PingCheck {
+			v.fail("real server %s: %s: target %s", rs.Key, c.Kind, t)
+		}
+		if c.Conn.Timeout <= 0 {
+			v.fail("real server %s: %s: timeout %v", rs.Key, c.Kind, c.Conn.Timeout)
+		}
 	}
-	v.need(c.DelayLoop >= time.Microsecond, "real server %s: %s: delay_loop %v", rs.Key, c.Kind, c.DelayLoop)
-	v.need(c.DelayBeforeRetry >= 0 && c.Warmup >= 0, "real server %s: %s: a negative delay", rs.Key, c.Kind)
+	if c.DelayLoop < time.Microsecond {
+		v.fail("real server %s: %s: delay_loop %v", rs.Key, c.Kind, c.DelayLoop)
+	}
+	if c.DelayBeforeRetry < 0 || c.Warmup < 0 {
+		v.fail("real server %s: %s: a negative delay", rs.Key, c.Kind)
+	}
 	switch c.Kind {
 	case HTTPGet, SSLGet:
-		v.need(c.HTTP != nil && len(c.HTTP.URLs) > 0, "real server %s: %s without url", rs.Key, c.Kind)
+		if c.HTTP == nil || len(c.HTTP.URLs) == 0 {
+			v.fail("real server %s: %s without url", rs.Key, c.Kind)
+		}
 	case SMTPCheck:
-		v.need(c.SMTP != nil && c.SMTP.Helo != "", "real server %s: SMTP_CHECK without name", rs.Key)
+		if c.SMTP == nil || c.SMTP.Helo == "" {
+			v.fail("real server %s: SMTP_CHECK without name", rs.Key)
+		}
 	case DNSCheck:
-		v.need(c.DNS != nil && c.DNS.Type != "", "real server %s: DNS_CHECK without type", rs.Key)
+		if c.DNS == nil || c.DNS.Type == "" {
+			v.fail("real server %s: DNS_CHECK without type", rs.Key)
+		}
 	case UDPCheck:
 		u := c.UDP
-		v.need(u != nil && len(u.Reply) == len(u.Mask) && (u.Require || u.Reply == nil), "real server %s: UDP_CHECK %+v", rs.Key, u)
+		if u == nil || len(u.Reply) != len(u.Mask) || !u.Require && u.Reply != nil {
+			v.fail("real server %s: UDP_CHECK %+v", rs.Key, u)
+		}
 	case TCPCheck, PingCheck, MiscCheck:
 	default:
-		v.need(false, "real server %s: a check of kind %s", rs.Key, c.Kind)
+		v.fail("real server %s: a check of kind %s", rs.Key, c.Kind)
 	}
 }

@@ -9,10 +9,7 @@ import (
 
 // measured is what a scrape tells of.
 func (d *daemon) measured() (*engine.Snapshot, config.MetricsDetail) {
-	if config.MetricsDetail(d.detail.Load()) == config.MetricsServer {
-		return d.engine.Snapshot(), config.MetricsServer
-	}
-	return d.engine.Overview(), config.MetricsService
+	return d.engine.Snapshot(), config.MetricsDetail(d.detail.Load())
 }
 
 // answers asks whether the loop turns, for /healthz.

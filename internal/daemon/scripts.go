@@ -77,6 +77,7 @@ func scriptFindings(cfg *config.Config) diag.List {
 			})
 		}
 	}
+	seen := map[program]error{}
 	for _, u := range scriptsOf(cfg) {
 		check, hint := script.Check, "it is not run as long as this holds"
 		if u.misc {
@@ -85,7 +86,13 @@ func scriptFindings(cfg *config.Config) diag.List {
 		if script.IsFileTest(u.script) {
 			check = script.CheckFileTest
 		}
-		if err := check(u.script, id); err != nil {
+		of := programOf(u.script)
+		err, known := seen[of]
+		if !known {
+			err = check(u.script, id)
+			seen[of] = err
+		}
+		if err != nil {
 			found = append(found, diag.Diagnostic{
 				Severity: diag.Warning, Class: diag.ClassNone, Code: "W191", Pos: u.script.Pos, Width: 1,
 				Message: fmt.Sprintf("%s cannot run: %v", u.what, err), Hint: hint,
@@ -95,11 +102,30 @@ func scriptFindings(cfg *config.Config) diag.List {
 	return found
 }
 
+// program is what of a script decides whether it can run: a configuration may name
+// the same one for thousands of servers.
+type program struct{ path, user, group string }
+
+func programOf(s *config.Script) program {
+	p := program{s.Argv[0], s.User, s.Group}
+	if script.IsFileTest(s) {
+		p.path = strings.Join(s.Argv, "\x00")
+	}
+	return p
+}
+
 // withoutScripts takes the class off the advice on script security if none of the
 // scripts exists: then keepalived -t says nothing of it, and the status of a file that
 // was written elsewhere is that of its other mistakes (facts 11.3).
 func withoutScripts(found diag.List, cfg *config.Config) diag.List {
-	if cfg == nil || slices.ContainsFunc(scriptsOf(cfg), func(u use) bool { return exists(u.script) }) {
+	missing := map[string]bool{}
+	if cfg == nil || slices.ContainsFunc(scriptsOf(cfg), func(u use) bool {
+		path := u.script.Argv[0]
+		if !missing[path] {
+			missing[path] = !exists(u.script)
+		}
+		return !missing[path]
+	}) {
 		return found
 	}
 	for i := range found {

@@ -2,7 +2,8 @@ package engine
 
 import (
 	"context"
-	"net/netip"
+	"fmt"
+	"io"
 	"testing"
 	"time"
 
@@ -13,25 +14,126 @@ import (
 	"github.com/sluice-lb/sluice/pkg/ipvs/ipvstest"
 )
 
-// BenchmarkSurvives is what the loop pays for a state of 1,000 virtual servers with
-// 10 real servers each, at most once a second.
-func BenchmarkSurvives(b *testing.B) {
-	cfg := &config.Config{}
-	for i := range 1000 {
-		c := conf(1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
-		vs := c.VirtualServers[0]
-		at := netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, byte(i >> 8), byte(i)}), 80)
-		vs.Key.Addr, vs.Entries[0].Addr = at, at
-		cfg.VirtualServers = append(cfg.VirtualServers, vs)
+// flip has a task's check turn.
+func flip(e *Engine, t *task) {
+	v, res := framework.Down, checker.Failed
+	if t.vs.Servers[t.server].Checkers[t.check] == framework.Down {
+		v, res = framework.Up, checker.OK
 	}
-	e := loaded(b, cfg)
+	verdictEvent{task: t, verdict: v, changed: true, outcome: checker.Outcome{Result: res, Reason: "refused"}}.handle(e)
+}
+
+// settle takes an engine past what is made once.
+func settle(e *Engine) {
+	for _, vs := range e.vss {
+		for range 2 {
+			flip(e, vs.tasks[0][0])
+			e.turn(context.Background())
+		}
+	}
+}
+
+// BenchmarkVerdictToOperations is one verdict, from its event to the table.
+func BenchmarkVerdictToOperations(b *testing.B) {
+	for _, shape := range [][2]int{{1, 100}, {1, 10_000}, {1000, 10}} {
+		b.Run(fmt.Sprintf("services=%d/servers=%d", shape[0], shape[1]), func(b *testing.B) {
+			e := loaded(b, many(shape[0], shape[1]))
+			settle(e)
+			n := 0
+			b.ReportAllocs()
+			for b.Loop() {
+				vs := e.vss[n%len(e.vss)]
+				flip(e, vs.tasks[n/len(e.vss)%len(vs.tasks)][0])
+				e.turn(b.Context())
+				n++
+			}
+		})
+	}
+}
+
+// BenchmarkPublish is the part of a turn that tells readers of one verdict.
+func BenchmarkPublish(b *testing.B) {
+	for _, shape := range [][2]int{{1, 100}, {1, 10_000}, {1000, 10}} {
+		b.Run(fmt.Sprintf("services=%d/servers=%d", shape[0], shape[1]), func(b *testing.B) {
+			e := loaded(b, many(shape[0], shape[1]))
+			settle(e)
+			now, n := time.Now(), 0
+			b.ReportAllocs()
+			for b.Loop() {
+				vs := e.vss[n%len(e.vss)]
+				i := n / len(e.vss) % len(vs.rs)
+				vs.failed(i, "refused")
+				e.mark(vs, i)
+				e.publish(now)
+				n++
+			}
+		})
+	}
+}
+
+// BenchmarkBurst5000 is half of ten thousand servers turning in one turn.
+func BenchmarkBurst5000(b *testing.B) {
+	for _, shape := range [][2]int{{1, 10_000}, {1000, 10}} {
+		b.Run(fmt.Sprintf("services=%d/servers=%d", shape[0], shape[1]), func(b *testing.B) {
+			e := loaded(b, many(shape[0], shape[1]))
+			settle(e)
+			b.ReportAllocs()
+			for b.Loop() {
+				for _, vs := range e.vss {
+					for i := range len(vs.tasks) / 2 {
+						flip(e, vs.tasks[i][0])
+					}
+				}
+				e.turn(b.Context())
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/5000, "ns/verdict")
+		})
+	}
+}
+
+// BenchmarkSnapshot10000 is what a reader of everything pays; the loop pays nothing.
+func BenchmarkSnapshot10000(b *testing.B) {
+	e := loaded(b, many(1000, 10))
+	b.ReportAllocs()
 	for b.Loop() {
-		e.survives(time.Now())
+		e.Snapshot()
+	}
+}
+
+// BenchmarkStateSave10000 is what a state to be saved costs the loop, and what
+// encoding it costs who writes it.
+func BenchmarkStateSave10000(b *testing.B) {
+	e := loaded(b, many(1000, 10))
+	settle(e)
+	b.Run("loop", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			e.survives(time.Now())
+		}
+	})
+	b.Run("writer", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if err := e.survives(time.Now()).Write(io.Discard); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+// BenchmarkIdleTurn is a turn in which nothing happens.
+func BenchmarkIdleTurn(b *testing.B) {
+	e := loaded(b, many(1000, 10))
+	settle(e)
+	b.ReportAllocs()
+	for b.Loop() {
+		e.turn(b.Context())
+		e.wait(time.Now())
 	}
 }
 
 // loaded is an engine that has started and does not run.
-func loaded(b *testing.B, cfg *config.Config) *Engine {
+func loaded(b testing.TB, cfg *config.Config) *Engine {
 	b.Helper()
 	table := ipvstest.New()
 	table.KeepLog(false)
@@ -44,11 +146,13 @@ func loaded(b *testing.B, cfg *config.Config) *Engine {
 		b.Fatal(err)
 	}
 	for _, vs := range e.vss {
-		for i, rs := range vs.Servers {
-			if _, err := vs.SetVerdict(i, 0, framework.Up); err != nil {
-				b.Fatal(rs, err)
-			}
+		for i := range vs.Servers {
+			verdictEvent{task: vs.tasks[i][0], verdict: framework.Up, changed: true}.handle(e)
 		}
+	}
+	e.turn(b.Context())
+	for e.portions {
+		e.turn(b.Context())
 	}
 	return e
 }

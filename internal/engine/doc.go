@@ -19,6 +19,41 @@
 // machine and its phase, and swaps the rules under it. A verdict carries its task;
 // one from a task that a reload removed is ignored.
 //
+// # One probe for each distinct check
+//
+// What the scheduler runs is a run, and a run has members: the tasks of all real
+// servers, in whatever virtual servers, whose checkers ask the same at the same
+// intervals (share_checks). Each member steps its own machine by its own rules, so
+// that retries, rise, weights and quorums stay each virtual server's; the next run is
+// when the first of them wants it. A task that nobody shares has a run of its own, by
+// the same path. The loop alone changes who is a member of what, by a new list each
+// time; the judge of a run takes the list and needs no lock of the loop's.
+//
+// A run may come before a member's own would: one that was hurried for a new member,
+// or a retry of another. In peace the member falls in with it. While it counts
+// failures or successes an outcome that says no more than the last one did is not
+// counted before the member's own time, since retries that are used up faster than
+// configured take servers out that would have come back.
+//
+// A MISC_CHECK is shared by real servers of one address only, since a script may look
+// at more than its arguments. Suspended virtual servers are no members. The phase of
+// a shared check follows from what it asks; without sharing the virtual server's name
+// is in it, or all would ask at the same moment.
+//
+// # Reloads
+//
+// A reload costs the loop what it changes. The difference between the running
+// configuration and the new one is worked out where Reload was called (plan): both
+// are immutable. What is the same, but for its place in the file, is the running one's
+// very object in the merged configuration, so that a pointer says "unchanged": such a
+// virtual server keeps its state, its tasks and its claim in apply, and nothing is
+// allocated for its servers. A plan that another reload overtook is not carried out
+// but made again. A virtual server with a hold is decided by the loop at each reload,
+// since its hold may end by it.
+//
+// What is in no virtual server's own configuration is compared by itself: track files
+// (a new path may bring a new value), the client side of SSL_GET, share_checks.
+//
 // # Operators' orders
 //
 // What an operator asks of a real server by command (drain, weight) is kept by the
@@ -34,6 +69,20 @@
 // when: the loop's timer wakes it at the earliest of all virtual servers' moments,
 // and each event moves its virtual server's clock before it is handled.
 //
+// # Work in proportion
+//
+// A verdict on one real server of ten thousand costs the loop what one of ten costs
+// it. Handlers mark what readers have to be told of (mark, markHead, and touched for
+// all of a virtual server); publish then makes new situations for that alone and shares
+// every other, and the parts of the lists that hold them, with the version before. What
+// never changes (names, addresses, what is checked) is put into words when somebody
+// reads, which is rare. A service that holds just what it should is told of by its
+// servers' weights; only one in which something drains, is still to be written or was
+// changed by somebody else is described destination by destination (views). Virtual
+// servers that time will change are in a heap (moves).
+//
+// A test holds all of this to what making everything anew would tell.
+//
 // # Kernel errors
 //
 // What could not be written stays due in apply and is retried with a growing
@@ -42,9 +91,13 @@
 //
 // # Reconciling
 //
-// Our services are read whole every reconcile_interval and in the turn of a reload,
-// before it writes: the first thing that a reload is asked for is often to mend what
-// somebody did to the table. The same read serves the drain list. In observe mode it
+// Our services are read whole every reconcile_interval and at a reload: the first thing
+// that a reload is asked for is often to mend what somebody did to the table. The read
+// takes its time with many servers, and what the reload itself changes must not wait
+// for it: as long as nothing speaks against what we believe of the table, that is
+// written first and the table compared in the very next turn; a write that does not
+// fit the table is found out by the kernel's refusal, as with any verdict. Reload
+// returns when both are done. The same read serves the drain list. In observe mode it
 // is the copy that is compared, so that nothing is found.
 //
 // # From one process to the next
@@ -52,8 +105,8 @@
 // After turns that changed something, at most once a second, and once a minute in
 // any case, the loop hands out a State to be saved: what is ours in the table, drains
 // with their time and reason, verdicts with the time of the run that last confirmed
-// them, quorums. Making it costs the loop some 20 ms for 10,000 real servers;
-// encoding and writing it are done elsewhere.
+// them, quorums. That is a few words with what is published: the lists are made of it,
+// encoded and written by who saves it, one element at a time.
 //
 // At the start the table and that state are weighed against each other (believe): the
 // table is the stronger evidence of who serves, the state knows who was down, whose

@@ -22,6 +22,10 @@ import (
 type Scheduler interface {
 	Add(checker.Task)
 	Remove(checker.ID)
+	// Update replaces a task's probe and leaves its phase; RunNow has it run at once
+	// besides.
+	Update(checker.Task)
+	RunNow(checker.ID)
 	// Overdue is how late the most overdue task is.
 	Overdue() time.Duration
 }
@@ -82,13 +86,26 @@ type Engine struct {
 	byKey      map[config.VSKey]*server
 	uses       map[string][]fileUse
 	applier    *apply.Applier
-	nextID     checker.ID
-	tasks      map[checker.ID]*task
+	// values are those of the track files.
+	values map[string]int64
+	nextID checker.ID
+	// runs are those that others may join, by what they ask; rules those in use.
+	runs  map[uint64]*run
+	rules map[rules]*rules
+	// touched are the virtual servers to be published, with true those of which all
+	// real servers are (mark).
 	touched    map[*server]bool
 	allTouched bool
-	// headTouched: something of no virtual server's has changed.
-	headTouched bool
-	notices     notices
+	// headTouched: something of no virtual server's has changed. tableTouched: the
+	// table was read, or refused something.
+	headTouched, tableTouched bool
+	// moved: the list of virtual servers changed.
+	moved bool
+	// owners are the virtual servers of each service; moves those that time will
+	// change.
+	owners  map[ipvs.ServiceKey][]*server
+	moves   moves
+	notices notices
 	// local are this host's addresses, nil as long as nobody told.
 	local *addresses
 	// conn is the table that is written; what it can besides writing services is
@@ -107,10 +124,16 @@ type Engine struct {
 	// orders are what operators asked for, holds the departures that wait for
 	// replacements.
 	orders map[orderKey]Order
-	holds  map[config.VSKey]*hold
+	// ordersDue: they are to be saved.
+	ordersDue bool
+	holds     map[config.VSKey]*hold
 	// after is done at the end of the turn, when what it asked for is written and
 	// published.
 	after []func()
+	// written is done at the end of a turn that leaves no portion of bulk work
+	// behind; portions says that the last one did.
+	written  []func()
+	portions bool
 	// memory is what an earlier process saved; operator what operators asked for,
 	// as saved.
 	memory   recollection
@@ -128,9 +151,13 @@ type Engine struct {
 	connected bool
 	reconcile reconciling
 
-	tally     tally
+	tally     runTally
 	published atomic.Pointer[published]
-	reader    lazyReader
+	// running is config, for those that plan what another one changes; logAll its
+	// checker_log_all_failures, for the scheduler's side.
+	running atomic.Pointer[config.Config]
+	logAll  atomic.Bool
+	reader  lazyReader
 }
 
 // server is one virtual server: the framework's state with what only people need.
@@ -138,23 +165,27 @@ type server struct {
 	*framework.VirtualServer
 	name  string
 	since time.Time
-	rs    []situation
+	// rs are the situations to be told of: those published, but for what is marked.
+	rs    []*situation
 	tasks [][]*task
+	// shown is what was published last.
+	shown *piece
+	// marked are the real servers whose situation may have changed.
+	marked []int32
+	// place is where it stands in the configuration. plain: each of its real servers
+	// has a destination of its own, in services that are its alone.
+	place int
+	plain bool
+	// moveAt is when time alone changes something, and move its place by that, from
+	// 1; 0 for none.
+	moveAt time.Time
+	move   int
 	// suspended: no check runs, since its address is not on this host.
 	suspended bool
 	// hold keeps servers that a reload took away; nil for none.
 	hold *hold
 	// floorSince is when it came to its floor; zero while it is not there.
 	floorSince time.Time
-}
-
-// situation is a real server's state since when and why.
-type situation struct {
-	state  State
-	reason string
-	since  time.Time
-	// failed is the outcome that took it down.
-	failed string
 }
 
 // fileUse is one place that a watched file's value goes to.
@@ -174,7 +205,7 @@ func New(opts Options) *Engine {
 	e := &Engine{
 		opts: opts, log: opts.Log, inbox: newInbox(),
 		syncing: map[ipvs.SyncState]bool{}, orders: map[orderKey]Order{}, holds: map[config.VSKey]*hold{},
-		tasks: map[checker.ID]*task{}, byKey: map[config.VSKey]*server{}, touched: map[*server]bool{},
+		runs: map[uint64]*run{}, rules: map[rules]*rules{}, uses: map[string][]fileUse{}, byKey: map[config.VSKey]*server{}, touched: map[*server]bool{},
 		started: time.Now(), stopping: newStopping(),
 	}
 	e.published.Store(&published{})
@@ -200,11 +231,6 @@ type fileEvent struct {
 	value int64
 }
 
-type reloadEvent struct {
-	config *config.Config
-	done   chan struct{}
-}
-
 type callEvent struct {
 	call func(*Engine)
 	done chan struct{}
@@ -212,20 +238,6 @@ type callEvent struct {
 
 // FileValue reports a watched file's new value.
 func (e *Engine) FileValue(name string, value int64) { e.inbox.send(fileEvent{name, value}) }
-
-// Reload swaps in a configuration that has been validated and returns at the end of
-// the turn that applied it. What the kernel refuses is retried and no error here;
-// the error says that the loop did not answer.
-func (e *Engine) Reload(ctx context.Context, cfg *config.Config) error {
-	done := make(chan struct{})
-	e.inbox.send(reloadEvent{cfg, done})
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("reload: %w", context.Cause(ctx))
-	}
-}
 
 // ReloadFailed records that a reload was refused, for status.
 func (e *Engine) ReloadFailed(ctx context.Context, refusal error) error {
@@ -254,18 +266,21 @@ func (e *Engine) call(ctx context.Context, f func(*Engine)) error {
 // writes what is wanted and adds the checkers. A table that cannot be reached is
 // not an error: it is retried.
 func (e *Engine) Start(ctx context.Context, cfg *config.Config) error {
-	values := e.opts.Files.Watch(cfg.TrackFiles)
+	e.values = e.opts.Files.Watch(cfg.TrackFiles)
 	e.applier = apply.New(nil, translate(cfg.VirtualServers), e.log)
 	e.applier.ReportOnly(cfg.Global.Drift == config.DriftReport)
 	e.remember(e.opts.Saved)
-	e.config, e.generation = cfg, e.memory.generation+1
+	e.configure(cfg)
+	e.generation = e.memory.generation + 1
 	e.reload = Reload{At: time.Now(), OK: true}
 	e.applied = e.reload.At
 	e.connect(ctx)
 	for _, vc := range cfg.VirtualServers {
-		e.noteStart(e.resume(vc, lookup(values), time.Now()))
+		vs := e.resume(vc, lookup(e.values), time.Now())
+		e.vss = append(e.vss, vs)
+		e.add(vs)
+		e.noteStart(vs)
 	}
-	e.index()
 	for _, vs := range e.vss {
 		if err := e.applier.Init(vs.VirtualServer); err != nil {
 			return err
@@ -295,6 +310,12 @@ func (e *Engine) Run(ctx context.Context) error {
 	defer timer.Stop()
 	for {
 		timer.Reset(e.wait(time.Now()))
+		if e.portions {
+			// What happened goes before what is left.
+			for _, ev := range e.inbox.take() {
+				ev.handle(e)
+			}
+		}
 		select {
 		case <-ctx.Done():
 			return e.stop(ctx)
@@ -310,6 +331,9 @@ func (e *Engine) Run(ctx context.Context) error {
 
 // wait returns how long nothing is due.
 func (e *Engine) wait(now time.Time) time.Duration {
+	if e.portions || e.connected && e.reconcile.due {
+		return 0
+	}
 	next := now.Add(time.Hour)
 	for _, t := range []time.Time{e.retryAt, e.tickAt, e.globalsAt, e.reconcile.at, e.saveAt()} {
 		if !t.IsZero() && t.Before(next) {
@@ -322,7 +346,7 @@ func (e *Engine) wait(now time.Time) time.Duration {
 	if _, d := e.applier.Draining(); !d.IsZero() && d.Before(next) {
 		next = d
 	}
-	if t := e.nextMove(); !t.IsZero() && t.Before(next) {
+	if t := e.moves.next(); !t.IsZero() && t.Before(next) {
 		next = t
 	}
 	return max(next.Sub(now), 0)
@@ -333,35 +357,36 @@ func (e *Engine) turn(ctx context.Context) {
 	kctx, cancel := context.WithTimeout(ctx, e.opts.KernelTimeout)
 	defer cancel()
 	now := time.Now()
+	e.advanceDue(now)
 	e.expire(now)
-	e.advance(now)
 	if !e.connected && !e.retryAt.IsZero() && !now.Before(e.retryAt) {
 		e.connect(kctx)
 	}
 	var err error
+	before := e.applier.Operations()
 	switch n, deadline := e.applier.Draining(); {
 	case !e.connected:
+	case e.reconcileDue(now) && (e.reconcile.behind || e.portions): // after what the reload changed
 	case e.reconcileDue(now):
 		err = e.reconcileNow(kctx, now)
 	case n > 0 && (!e.tickAt.IsZero() && !now.Before(e.tickAt) || !deadline.IsZero() && !now.Before(deadline)):
 		if !now.Before(e.tickAt) {
 			e.tickAt = time.Time{}
 		}
-		e.allTouched = true
+		e.tableTouched = true
 		e.readTimeouts(kctx)
 		err = e.applier.Tick(kctx, now)
 	}
 	if e.connected && e.globalsDue && !now.Before(e.globalsAt) {
 		e.globals(kctx, now)
 	}
-	if e.connected && e.applier.Pending() && (e.retryAt.IsZero() || !now.Before(e.retryAt) || len(e.touched) > 0) {
+	// One portion of bulk work is enough for a turn.
+	written := e.applier.More() && e.applier.Operations() != before
+	if e.connected && e.applier.Pending() && !written && (e.applier.More() || e.retryAt.IsZero() || !now.Before(e.retryAt) || len(e.touched) > 0) {
 		err = errors.Join(err, e.applier.Flush(kctx, now))
 	}
 	if e.connected {
-		e.outcome(now, err)
-		if err == nil && !e.applier.Pending() {
-			e.tell()
-		}
+		e.settle(now, err)
 	}
 	switch n, _ := e.applier.Draining(); {
 	case n == 0:
@@ -369,12 +394,21 @@ func (e *Engine) turn(ctx context.Context) {
 	case e.tickAt.IsZero():
 		e.tickAt = now.Add(e.config.Global.DrainInterval)
 	}
-	e.save(now, len(e.touched) > 0 || e.allTouched || e.headTouched)
+	e.saveOrders()
+	changed := len(e.touched) > 0 || e.allTouched || e.headTouched || e.tableTouched
 	e.publish(now)
+	e.save(now, changed)
+	e.after = append(e.after, e.reconcile.done(e.connected)...)
 	for _, f := range e.after {
 		f()
 	}
 	e.after = nil
+	if !e.portions {
+		for _, f := range e.written {
+			f()
+		}
+		e.written = nil
+	}
 }
 
 // Backoff bounds between attempts at a table that refuses or is not there.
@@ -413,10 +447,14 @@ func (e *Engine) connect(ctx context.Context) {
 
 // outcome keeps the kernel's state for people and the retry timer.
 func (e *Engine) outcome(now time.Time, err error) {
-	e.kernel.Operations = e.applier.Operations()
+	if n := e.applier.Operations(); n != e.kernel.Operations {
+		e.kernel.Operations = n
+		// What no event of this turn asked for was due since an earlier one.
+		e.tableTouched = e.tableTouched || len(e.touched) == 0 || !e.retryAt.IsZero()
+	}
 	if n := e.applier.Repaired(); n != e.kernel.DriftRepaired {
 		e.kernel.DriftRepaired = n
-		e.allTouched = true
+		e.tableTouched = true
 	}
 	if err == nil {
 		if e.reconcile.failed {
@@ -427,7 +465,7 @@ func (e *Engine) outcome(now time.Time, err error) {
 		}
 		if !e.kernel.OK {
 			e.kernel.OK, e.kernel.Error, e.kernel.Since = true, "", now
-			e.allTouched = true
+			e.tableTouched = true
 		}
 		return
 	}
@@ -446,7 +484,7 @@ func (e *Engine) outcome(now time.Time, err error) {
 		e.kernel.Since = now
 	}
 	e.kernel.OK, e.kernel.Error = false, err.Error()
-	e.allTouched = true
+	e.tableTouched = true
 }
 
 // longer is the next pause after one that did not help.

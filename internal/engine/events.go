@@ -16,38 +16,39 @@ func (ev callEvent) handle(e *Engine) {
 // handle ignores a verdict whose checker a reload removed or replaced.
 func (ev verdictEvent) handle(e *Engine) {
 	t := ev.task
-	if e.tasks[t.id] != t {
+	if t.run == nil {
 		return
 	}
-	vs := t.vs
+	vs, server, check := t.vs, int(t.server), int(t.check)
 	e.catchUp(vs, time.Now())
-	rs := vs.Servers[t.server]
+	rs := vs.Servers[server]
 	// The weight first: a server that comes back comes back with it.
-	change, err := vs.SetDynamic(t.server, t.check, ev.dynamic)
+	change, err := vs.SetDynamic(server, check, ev.dynamic)
 	if err != nil {
 		e.log.Error("Weight lost, this is a bug", "err", err)
 		return
 	}
+	e.mark(vs, server)
 	e.apply(vs, change, "")
 	if !ev.changed {
 		return
 	}
-	r, name := t.rules.Load(), rsName(rs.Config.Key, vs.Config)
+	kind, name := rs.Config.Checkers[check].Kind.String(), rsName(rs.Config.Key, vs.Config)
 	if ev.verdict == framework.Down {
-		vs.rs[t.server].failed = fmt.Sprintf("%s: %s", r.kind, ev.outcome.Reason)
-		e.log.Warn("Check failed", "checker", r.kind, "rs", name, "vs", vs.name, "reason", ev.outcome.Reason,
+		vs.failed(server, fmt.Sprintf("%s: %s", kind, ev.outcome.Reason))
+		e.log.Warn("Check failed", "checker", kind, "rs", name, "vs", vs.name, "reason", ev.outcome.Reason,
 			"attempt", fmt.Sprintf("%d/%d", ev.attempt, ev.limit), "took", ev.outcome.Took.Round(time.Microsecond))
 	} else {
-		e.log.Info("Check passed", "checker", r.kind, "rs", name, "vs", vs.name, "reason", ev.outcome.Reason, "took", ev.outcome.Took.Round(time.Microsecond))
+		e.log.Info("Check passed", "checker", kind, "rs", name, "vs", vs.name, "reason", ev.outcome.Reason, "took", ev.outcome.Took.Round(time.Microsecond))
 	}
-	unverified, known := rs.Unverified(), rs.Checkers[t.check] != framework.Unknown
-	change, err = vs.SetVerdict(t.server, t.check, ev.verdict)
+	unverified, known := rs.Unverified(), rs.Checkers[check] != framework.Unknown
+	change, err = vs.SetVerdict(server, check, ev.verdict)
 	if err != nil {
 		e.log.Error("Verdict lost, this is a bug", "err", err)
 		return
 	}
-	body := mailOf(rs.Config.Checkers[t.check], ev.verdict, ev.outcome)
-	told := change.Of(t.server).AliveChanged
+	body := mailOf(rs.Config.Checkers[check], ev.verdict, ev.outcome)
+	told := change.Of(server).AliveChanged
 	if unverified && !rs.Alive() && !rs.Unverified() {
 		// It was never up, but now it is known to be down: keepalived tells of an
 		// alpha server's first failure too.
@@ -57,22 +58,24 @@ func (ev verdictEvent) handle(e *Engine) {
 	}
 	e.apply(vs, change, body)
 	if !told && (known || ev.verdict == framework.Down) {
-		e.noteChecker(vs, rs, t.check, body)
+		e.noteChecker(vs, rs, check, body)
 	}
 }
 
 func (ev fileEvent) handle(e *Engine) {
+	e.values[ev.name] = ev.value
 	for _, u := range e.uses[ev.name] {
 		e.catchUp(u.vs, time.Now())
 		rs := u.vs.Servers[u.server]
-		if rs.Files[u.use].Checker >= 0 {
-			u.vs.rs[u.server].failed = fmt.Sprintf("FILE_CHECK: track_file %s is %d", ev.name, ev.value)
+		if rs.Files()[u.use].Checker >= 0 {
+			u.vs.failed(u.server, fmt.Sprintf("FILE_CHECK: track_file %s is %d", ev.name, ev.value))
 		}
 		change, err := u.vs.SetFile(u.server, u.use, ev.value)
 		if err != nil {
 			e.log.Error("File value lost, this is a bug", "err", err)
 			continue
 		}
+		e.mark(u.vs, u.server)
 		// keepalived mails nothing about files.
 		e.apply(u.vs, change, "")
 	}
@@ -81,8 +84,9 @@ func (ev fileEvent) handle(e *Engine) {
 // apply logs what changed, in keepalived's words where it has them, and hands the
 // facts on; mail is the text of an alert, "" for none.
 func (e *Engine) apply(vs *server, change framework.Change, mail string) {
-	e.touched[vs] = true
+	e.markHead(vs)
 	for _, c := range change.Servers {
+		e.mark(vs, c.Index)
 		rs := vs.Servers[c.Index]
 		key, name := rs.Config.Key, rsName(rs.Config.Key, vs.Config)
 		if c.AliveChanged {
@@ -105,6 +109,11 @@ func (e *Engine) apply(vs *server, change framework.Change, mail string) {
 		e.logProtection(vs, c, name)
 	}
 	e.watchFloor(vs)
+	e.moves.arm(vs)
+	if change.Quorum == framework.QuorumUnchanged {
+		return
+	}
+	e.touched[vs] = true // whether they serve depends on it for all
 	e.logQuorum(vs, change.Quorum)
 	e.noteQuorum(vs, change.Quorum, mailQuorum(vs, change.Quorum))
 	e.must(e.applier.Quorum(vs.Config.Key, change.Quorum))
@@ -117,13 +126,7 @@ func (e *Engine) must(err error) {
 }
 
 func (e *Engine) logAlive(vs *server, rs *framework.RealServer, name string) {
-	alive := 0
-	for _, s := range vs.Servers {
-		if s.Alive() {
-			alive++
-		}
-	}
-	args := []any{"rs", name, "vs", vs.name, "alive", fmt.Sprintf("%d/%d", alive, len(vs.Servers)), "weight", vs.Sum()}
+	args := []any{"rs", name, "vs", vs.name, "alive", fmt.Sprintf("%d/%d", vs.Alive(), len(vs.Servers)), "weight", vs.Sum()}
 	verb, at := "Removing service %s from VS %s", e.log.Warn
 	switch {
 	case rs.Alive() && rs.Config.Inhibit:
@@ -162,10 +165,10 @@ func (e *Engine) logQuorum(vs *server, ev framework.QuorumEvent) {
 // or not; one that is not in has to pass a check first, whether it was down or is
 // new; one at weight 0 under inhibit_on_failure or on_failure drain was down.
 func (e *Engine) trustAtStart(vc *config.VirtualServer) framework.Trust {
-	vs := e.applier.Lookup(vc.Key)
+	adopted := e.applier.AdoptedIn(e.applier.Lookup(vc.Key))
 	strangers := e.strangersServe(vc)
 	return func(rc *config.RealServer) bool {
-		exists, usable, weight := e.applier.Adopted(vs, rc.Key)
+		exists, usable, weight := adopted(rc.Key)
 		switch {
 		case weight > 0:
 			return true

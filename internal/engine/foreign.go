@@ -26,13 +26,13 @@ func (e *Engine) foreign(ctx context.Context) ([]Service, error) {
 	}
 	ours := map[ipvs.ServiceKey]bool{}
 	p := e.published.Load()
-	for _, piece := range p.pieces {
-		for _, k := range piece.services {
-			ours[k] = true
+	for i := range p.pieces.n {
+		for _, svc := range p.pieces.at(i).services() {
+			ours[svc.ServiceKey] = true
 		}
 	}
-	for _, k := range p.leaving {
-		ours[k] = true
+	for _, v := range p.leaving {
+		ours[v.Service.ServiceKey] = true
 	}
 	e.reader.mu.Lock()
 	defer e.reader.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-lb/sluice/internal/apply"
 	"github.com/sluice-lb/sluice/internal/config"
 	"github.com/sluice-lb/sluice/internal/framework"
 	"github.com/sluice-lb/sluice/pkg/ipvs"
@@ -43,36 +44,28 @@ type Hold struct {
 	WaitsFor []string `json:"waits_for"`
 }
 
-// held returns the virtual servers that are to run for those of a file: the file's
-// own, or with departing servers behind it.
-func (e *Engine) held(file []*config.VirtualServer, values framework.Values) ([]*config.VirtualServer, map[config.VSKey]*hold) {
-	vcs, holds := slices.Clone(file), map[config.VSKey]*hold{}
-	for i, vc := range file {
-		was := e.byKey[vc.Key]
-		if was == nil {
-			continue
-		}
-		leaving := e.toHold(was, vc, values)
-		if len(leaving) == 0 {
-			continue
-		}
-		now := time.Now()
-		h := &hold{since: now, until: now.Add(e.config.Global.DepartureHold), servers: map[config.RSKey]bool{}, file: vc}
-		// Only other newcomers make another hold: reloads of the same file must not
-		// put its end off.
-		if was.hold != nil && !adds(vc, was.Config) {
-			h.since, h.until, h.over = was.hold.since, was.hold.until, was.hold.over
-		}
-		with := *vc
-		with.RealServers = slices.Clone(vc.RealServers)
-		for _, rs := range leaving {
-			h.servers[rs.Config.Key] = true
-			with.RealServers = append(with.RealServers, frozen(rs))
-		}
-		vcs[i], holds[vc.Key] = &with, h
-		e.logHold(was, h)
+// held returns the configuration that a virtual server is to run under for that of a
+// file: the file's own, or with departing servers behind it and the hold of these.
+func (e *Engine) held(was *server, file *config.VirtualServer) (*config.VirtualServer, *hold) {
+	leaving := e.toHold(was, file, lookup(e.values))
+	if len(leaving) == 0 {
+		return file, nil
 	}
-	return vcs, holds
+	now := time.Now()
+	h := &hold{since: now, until: now.Add(e.config.Global.DepartureHold), servers: map[config.RSKey]bool{}, file: file}
+	// Only other newcomers make another hold: reloads of the same file must not put
+	// its end off.
+	if was.hold != nil && !adds(file, was.Config) {
+		h.since, h.until, h.over = was.hold.since, was.hold.until, was.hold.over
+	}
+	with := *file
+	with.RealServers = slices.Clone(file.RealServers)
+	for _, rs := range leaving {
+		h.servers[rs.Config.Key] = true
+		with.RealServers = append(with.RealServers, frozen(rs))
+	}
+	e.logHold(was, h)
+	return &with, h
 }
 
 // toHold returns the departing servers to hold: those known to be good, if without
@@ -121,11 +114,11 @@ func adds(vc, was *config.VirtualServer) bool {
 // frozen is a departing server's configuration. What files add to its weight stays as
 // it is: nobody watches them for it any more.
 func frozen(rs *framework.RealServer) *config.RealServer {
-	if len(rs.Files) == 0 {
+	if len(rs.Files()) == 0 {
 		return rs.Config
 	}
 	rc := *rs.Config
-	for _, f := range rs.Files {
+	for _, f := range rs.Files() {
 		add, _ := f.Status()
 		rc.Weight += add
 	}
@@ -183,35 +176,23 @@ func (e *Engine) logHold(was *server, h *hold) {
 
 // endHolds ends the holds that have nothing to wait for.
 func (e *Engine) endHolds(now time.Time) {
-	ended := map[config.VSKey]bool{}
-	for _, vs := range e.vss {
-		if vs.hold != nil && e.ends(vs, now) {
-			ended[vs.Config.Key] = true
+	var changed []renewed
+	for i, vs := range e.vss {
+		if vs.hold == nil {
+			continue
 		}
-	}
-	if len(ended) == 0 {
-		return
-	}
-	var vcs []*config.VirtualServer
-	holds := map[config.VSKey]*hold{}
-	values := map[string]int64{}
-	for _, vs := range e.vss {
-		for _, rs := range vs.Servers {
-			for _, f := range rs.Files {
-				values[f.Name] = f.Value
-			}
+		// Nothing but an event or its time ends one.
+		if _, touched := e.touched[vs]; !touched && !e.allTouched && now.Before(vs.hold.until) || !e.ends(vs, now) {
+			continue
 		}
-		switch k := vs.Config.Key; {
-		case ended[k]:
-			vcs = append(vcs, vs.hold.file)
-		default:
-			vcs = append(vcs, vs.Config)
-			if vs.hold != nil {
-				holds[k] = vs.hold
-			}
-		}
+		e.catchUp(vs, now)
+		file := vs.hold.file
+		e.vss[i] = e.replace(vs, file, nil)
+		changed = append(changed, renewed{e.vss[i], apply.Translate(file)})
 	}
-	e.install(vcs, holds, lookup(values))
+	if len(changed) > 0 {
+		e.hand(changed)
+	}
 }
 
 // ends decides about one hold.
@@ -228,7 +209,9 @@ func (e *Engine) ends(vs *server, now time.Time) bool {
 	default:
 		why = "departure_hold is over"
 	}
+	e.catchUp(vs, now)
 	for _, i := range unverified(vs) {
+		e.mark(vs, i)
 		e.apply(vs, vs.TrustUnverified(i), "")
 	}
 	if serves(vs, true) && !serves(vs, false) && vs.Config.Sorry == nil {
@@ -236,7 +219,7 @@ func (e *Engine) ends(vs *server, now time.Time) bool {
 			h.over = true
 			e.touched[vs] = true
 			e.log.Error("departure_hold is over and no configured server can serve: those that the reload took away go on, or nothing would",
-				"vs", vs.name, "waits_for", strings.Join(h.view(vs).WaitsFor, " "))
+				"vs", vs.name, "waits_for", strings.Join(h.view(vs, func(i int) bool { return vs.Servers[i].Proven() }).WaitsFor, " "))
 		}
 		return false
 	}
@@ -274,17 +257,17 @@ func letGo(was *server) {
 	}
 }
 
-// view describes a hold for readers.
-func (h *hold) view(vs *server) *Hold {
+// view describes a hold; proven tells of which servers all checks vouch.
+func (h *hold) view(vs *server, proven func(server int) bool) *Hold {
 	if h == nil {
 		return nil
 	}
 	v := &Hold{Since: h.since, Until: h.until, Over: h.over}
-	for _, rs := range vs.Servers {
+	for i, rs := range vs.Servers {
 		switch name := rs.Config.Key.String(); {
 		case h.servers[rs.Config.Key]:
 			v.Servers = append(v.Servers, name)
-		case !rs.Proven():
+		case !proven(i):
 			v.WaitsFor = append(v.WaitsFor, name)
 		}
 	}

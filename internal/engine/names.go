@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/sluice-lb/sluice/internal/config"
@@ -23,5 +24,18 @@ func vsName(vs *config.VirtualServer) string {
 // rsName is keepalived's name of a real server: the protocol is its virtual
 // server's.
 func rsName(rs config.RSKey, vs *config.VirtualServer) string {
-	return fmt.Sprintf("[%s]:%s:%d", rs.Addr(), strings.ToLower(vs.Protocol.String()), rs.Port())
+	b := append(make([]byte, 0, 64), '[')
+	b = append(rs.Addr().AppendTo(b), "]:"...)
+	b = append(append(b, lower(vs.Protocol)...), ':')
+	return string(strconv.AppendUint(b, uint64(rs.Port()), 10))
+}
+
+func lower(p config.Protocol) string {
+	switch p {
+	case config.TCP:
+		return "tcp"
+	case config.UDP:
+		return "udp"
+	}
+	return strings.ToLower(p.String())
 }

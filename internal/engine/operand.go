@@ -67,6 +67,9 @@ func (e *Engine) operands(c Command) ([]operand, error) {
 	if at.vs != nil {
 		proto = at.vs.Config.Protocol
 	}
+	if at := atAddress(in, c.RS); len(at) > 0 {
+		in = at
+	}
 	t, err := one("real server of "+at.vsKey.String(), c.RS, in, func(t operand) []string {
 		k := t.rsKey
 		return []string{k.String(), fmt.Sprintf("[%s]:%s:%d", k.Addr(), strings.ToLower(proto.String()), k.Port()), k.Addr().String()}
@@ -75,6 +78,24 @@ func (e *Engine) operands(c Command) ([]operand, error) {
 		return nil, err
 	}
 	return []operand{t}, nil
+}
+
+// atAddress are the servers at an address, if the text is one: of ten thousand not all
+// have to be named to find one.
+func atAddress(from []operand, text string) (found []operand) {
+	text, whole := canonical(text)
+	if !whole {
+		return nil
+	}
+	ap, err := netip.ParseAddrPort(text)
+	addr, aerr := netip.ParseAddr(text)
+	for _, t := range from {
+		k := t.rsKey
+		if err == nil && k.Addr().Unmap() == ap.Addr() && k.Port() == ap.Port() || aerr == nil && k.Addr().Unmap() == addr {
+			found = append(found, t)
+		}
+	}
+	return found
 }
 
 // allOperands are all real servers, those of one virtual server together. With absent,
@@ -127,14 +148,16 @@ func onServer(all []operand, address string) ([]operand, error) {
 		addr, port = ap.Addr(), ap.Port()
 	}
 	var found []operand
-	var candidates []string
 	for _, t := range all {
 		if t.rsKey.Addr().Unmap() == addr.Unmap() && (port == 0 || t.rsKey.Port() == port) {
 			found = append(found, t)
 		}
-		candidates = append(candidates, t.rsKey.Addr().String())
 	}
 	if len(found) == 0 {
+		var candidates []string
+		for _, t := range all {
+			candidates = append(candidates, t.rsKey.Addr().String())
+		}
 		return nil, unknown("real server at "+address, candidates)
 	}
 	return found, nil

@@ -199,12 +199,16 @@ func (e *Engine) operate(c Command) ([]Order, error) {
 		e.obey(o.VS, o.RS)
 		done = append(done, o)
 	}
-	e.saveOrders()
+	e.ordersDue = true
 	return done, nil
 }
 
-// saveOrders hands the orders out to be saved.
+// saveOrders hands the orders out to be saved, if they changed in this turn.
 func (e *Engine) saveOrders() {
+	if !e.ordersDue {
+		return
+	}
+	e.ordersDue = false
 	orders := slices.SortedFunc(maps.Values(e.orders), func(a, b Order) int {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.VS.String(), b.VS.String()), cmp.Compare(a.RS.String(), b.RS.String()), cmp.Compare(a.Kind, b.Kind))
 	})
@@ -241,7 +245,7 @@ func (e *Engine) guard(ts []operand, o Order) error {
 			byVS[t.vs] = map[int]framework.Order{}
 			order = append(order, t.vs)
 		}
-		f := t.vs.Servers[t.server].Order
+		f := t.vs.Servers[t.server].Order()
 		if o.Kind == VerbDrain {
 			f.Drain = true
 		} else {
@@ -298,7 +302,7 @@ func (e *Engine) withdraw(ts []operand, kind Verb, who string) ([]Order, error) 
 func (e *Engine) endOrder(o Order) {
 	delete(e.orders, o.key())
 	e.obey(o.VS, o.RS)
-	e.saveOrders()
+	e.ordersDue = true
 }
 
 // obey hands the orders for one real server to the framework, if it is configured.
@@ -312,8 +316,10 @@ func (e *Engine) obey(vsKey config.VSKey, rsKey config.RSKey) {
 		if rs.Config.Key != rsKey {
 			continue
 		}
+		e.catchUp(vs, time.Now())
 		change, err := vs.SetOrder(i, e.ordersOf(vsKey)(rsKey))
 		e.must(err)
+		e.mark(vs, i)
 		e.apply(vs, change, "")
 		e.must(e.applier.SetMaintenance(vsKey, rsKey, rs.Maintenance()))
 	}

@@ -14,33 +14,20 @@ const (
 	mailHeld     = "=> Held back by flap_damping until now <="
 )
 
-// advance lets time pass in every virtual server: holds end and weights rise.
-func (e *Engine) advance(now time.Time) {
-	for _, vs := range e.vss {
-		e.catchUp(vs, now)
-	}
-}
-
 // catchUp lets time pass in one virtual server, so that what is set next happens
 // now.
 func (e *Engine) catchUp(vs *server, now time.Time) {
 	if c := vs.Advance(now); len(c.Servers) > 0 || c.Quorum != framework.QuorumUnchanged {
 		e.apply(vs, c, "")
 	}
-}
-
-// nextMove returns when time alone changes something next; zero for never.
-func (e *Engine) nextMove() (next time.Time) {
-	for _, vs := range e.vss {
-		if t := vs.NextAt(); !t.IsZero() && (next.IsZero() || t.Before(next)) {
-			next = t
-		}
-	}
-	return next
+	e.moves.arm(vs)
 }
 
 // logProtection logs what the floor, flap damping and slow start do with a server.
 func (e *Engine) logProtection(vs *server, c framework.ServerChange, name string) {
+	if !c.KeptChanged && !c.HeldChanged && !c.ShareChanged {
+		return
+	}
 	rs := vs.Servers[c.Index]
 	args := []any{"rs", name, "vs", vs.name}
 	switch {

@@ -1,72 +1,211 @@
 package engine
 
 import (
-	"context"
-	"fmt"
-	"log/slog"
+	"maps"
 	"slices"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/sluice-lb/sluice/internal/apply"
 	"github.com/sluice-lb/sluice/internal/config"
-	"github.com/sluice-lb/sluice/internal/framework"
 	"github.com/sluice-lb/sluice/pkg/ipvs"
 )
 
 // published is what readers see: a head and one immutable piece for each virtual
-// server. A turn makes new pieces only for what it touched.
+// server. A turn makes new pieces only for what it touched, and in those new
+// situations only for the real servers that it touched.
 type published struct {
 	head   Snapshot
-	pieces []*piece
-	// leaving are the keys behind head.Leaving.
-	leaving []ipvs.ServiceKey
+	config *config.Config
+	pieces shelf[*piece]
+	// unsettled are the services that need a view.
+	unsettled map[ipvs.ServiceKey]bool
+	// leaving are what is behind head.Leaving.
+	leaving []*serviceView
 	// orders are what is behind head.Overrides, and places where their servers are
 	// in the table.
 	orders []Order
 	places [][]place
 }
 
+// piece is one virtual server. Of what it points to readers use only what never
+// changes: configurations, names, the lists of tasks.
 type piece struct {
-	of       *server
-	vs       VirtualServer
-	services []ipvs.ServiceKey
-	// tasks give the part of a checker's state that every run changes.
-	tasks [][]*task
+	of *server
+	// vs has no lists: they are made when somebody reads.
+	vs     VirtualServer
+	kernel *apply.VirtualServer
+	// situations are those of the real servers.
+	situations shelf[*situation]
+	// views describe the services that do not hold just what the situations say; nil
+	// for one that does. sorry is the weight of the sorry server in the others, -1
+	// for none.
+	views []*serviceView
+	sorry int64
+	hold  *hold
+}
+
+// serviceView is a service with what of it is to be saved.
+type serviceView struct {
+	apply.ServiceView
+	owned *apply.Owned
+}
+
+// mark has a turn publish one real server anew.
+func (e *Engine) mark(vs *server, i int) {
+	e.markHead(vs)
+	vs.marked = append(vs.marked, int32(i))
+}
+
+// markHead has a turn publish what is told of a virtual server as a whole. What is
+// told of all its real servers is due with e.touched[vs] = true.
+func (e *Engine) markHead(vs *server) {
+	if _, ok := e.touched[vs]; !ok {
+		e.touched[vs] = false
+	}
 }
 
 // publish makes the pieces that are out of date.
 func (e *Engine) publish(now time.Time) {
 	was := e.published.Load()
-	if len(e.touched) == 0 && !e.allTouched && !e.headTouched && was.head.Generation != 0 {
+	first := was.head.Generation == 0
+	if len(e.touched) == 0 && !e.allTouched && !e.headTouched && !e.tableTouched && !e.moved && !first {
 		return
 	}
-	p := &published{head: Snapshot{
+	all := e.allTouched || first
+	p := &published{config: e.config, unsettled: e.applier.Unsettled(), head: Snapshot{
 		Version: e.opts.Version, Started: e.started, At: now, ConfigFile: e.opts.ConfigFile,
 		Generation: e.generation, Reload: e.reload, Applied: e.applied, Observe: e.opts.Observe, Kernel: e.kernel,
 	}}
-	p.pieces = make([]*piece, len(e.vss))
-	for i, vs := range e.vss {
-		if !e.allTouched && !e.touched[vs] && i < len(was.pieces) && was.pieces[i].of == vs {
-			p.pieces[i] = was.pieces[i]
-			continue
+	if first {
+		e.claims()
+	}
+	pieces := was.pieces.revise()
+	if all || e.moved {
+		pieces = newShelf[*piece](len(e.vss)).revise()
+	}
+	show := func(vs *server, was *piece, whole bool) {
+		vs.shown = e.piece(vs, p.unsettled, was, whole, now)
+		pieces.set(vs.place, vs.shown)
+	}
+	if all {
+		for _, vs := range e.vss {
+			show(vs, nil, true)
 		}
-		p.pieces[i] = e.piece(vs, now)
+	} else {
+		if e.moved {
+			for _, vs := range e.vss {
+				pieces.set(vs.place, vs.shown)
+			}
+		}
+		e.touchUnsettled(was.unsettled, p.unsettled)
+		for vs, whole := range e.touched {
+			show(vs, vs.shown, whole)
+		}
 	}
-	for _, v := range e.applier.Leaving() {
-		p.head.Leaving = append(p.head.Leaving, serviceOf(v))
-		p.leaving = append(p.leaving, v.Service.ServiceKey)
+	p.pieces = pieces.shelf
+	if n := e.unclaimed(p.unsettled); !all && !e.tableTouched && n == len(was.leaving) {
+		p.leaving = was.leaving
+	} else {
+		for _, v := range e.applier.Leaving() {
+			p.leaving = append(p.leaving, e.saved(v))
+		}
 	}
-	e.publishOrders(p)
+	if all || e.moved || e.headTouched {
+		e.publishOrders(p)
+	} else {
+		p.orders, p.places, p.head.Overrides = was.orders, was.places, was.head.Overrides
+	}
+	for vs := range e.touched {
+		vs.marked = vs.marked[:0]
+		if cap(vs.marked) > 1000 {
+			vs.marked = nil
+		}
+	}
+	if len(e.touched) > 64 {
+		e.touched = map[*server]bool{} // a big one stays slow to look through
+	}
 	clear(e.touched)
-	e.allTouched, e.headTouched = false, false
+	e.allTouched, e.headTouched, e.tableTouched, e.moved = false, false, false, false
 	e.published.Store(p)
 }
 
-func (e *Engine) piece(vs *server, now time.Time) *piece {
-	p := &piece{of: vs, tasks: vs.tasks}
-	kernel, views := e.applier.Lookup(vs.Config.Key), e.applier.View(vs.Config.Key)
+// unclaimed counts the services that leave: each of them drains or is to be deleted.
+func (e *Engine) unclaimed(unsettled map[ipvs.ServiceKey]bool) (n int) {
+	for k := range unsettled {
+		if len(e.owners[k]) == 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// claims finds out where each virtual server stands and which have which services, at
+// the start and after a reload. One that comes to share a service, or ceases to, is
+// published again.
+func (e *Engine) claims() {
+	e.owners = make(map[ipvs.ServiceKey][]*server, len(e.vss))
+	plain := make(map[*server]bool, len(e.vss))
+	for i, vs := range e.vss {
+		vs.place = i
+		if vs.plain {
+			plain[vs] = true
+		}
+		vs.plain = false
+		if kernel := e.applier.Lookup(vs.Config.Key); kernel != nil {
+			vs.plain = kernel.Plain()
+			for _, s := range kernel.Services {
+				e.owners[s.ServiceKey] = append(e.owners[s.ServiceKey], vs)
+			}
+		}
+	}
+	for _, vss := range e.owners {
+		for _, vs := range vss {
+			vs.plain = vs.plain && len(vss) == 1
+		}
+	}
+	for _, vs := range e.vss {
+		if vs.plain != plain[vs] {
+			e.touched[vs] = true
+		}
+	}
+}
+
+// touchUnsettled has virtual servers published again that no event was about: those
+// whose services came to hold what they should, or ceased to, or, if the table was
+// read, may have other counters; and those that share a service with another one that
+// was touched.
+func (e *Engine) touchUnsettled(was, is map[ipvs.ServiceKey]bool) {
+	owners := func(k ipvs.ServiceKey) {
+		for _, vs := range e.owners[k] {
+			e.markHead(vs)
+		}
+	}
+	for k := range was {
+		if !is[k] {
+			owners(k)
+		}
+	}
+	for k := range is {
+		if !was[k] || e.tableTouched {
+			owners(k)
+		}
+	}
+	for _, vs := range slices.Collect(maps.Keys(e.touched)) {
+		if vs.plain {
+			continue
+		}
+		if kernel := e.applier.Lookup(vs.Config.Key); kernel != nil {
+			for _, s := range kernel.Services {
+				owners(s.ServiceKey)
+			}
+		}
+	}
+}
+
+// piece makes one virtual server's piece. Of the one before it takes the situations of
+// servers that were not marked, unless whole.
+func (e *Engine) piece(vs *server, unsettled map[ipvs.ServiceKey]bool, was *piece, whole bool, now time.Time) *piece {
+	p := &piece{of: vs, kernel: e.applier.Lookup(vs.Config.Key), sorry: -1}
 	p.vs = VirtualServer{
 		Name: vs.name, Group: vs.Config.Key.Group, Protocol: protocolOf(vs.Config), Scheduler: vs.Config.Scheduler,
 		Quorum: vs.Config.Quorum, Hysteresis: vs.Config.Hysteresis,
@@ -74,52 +213,48 @@ func (e *Engine) piece(vs *server, now time.Time) *piece {
 		Suspended: vs.suspended, SorryServing: vs.Config.Sorry != nil && !vs.QuorumUp(),
 		MinAlive: vs.Floor(), AtFloor: vs.AtFloor(), FloorSince: vs.floorSince,
 	}
-	p.vs.Hold = vs.hold.view(vs)
+	if vs.hold != nil {
+		h := *vs.hold
+		p.hold = &h
+	}
 	if s := vs.Config.Sorry; s != nil {
 		p.vs.Sorry = &SorryServer{Address: s.Key.String(), Serving: p.vs.SorryServing}
 	}
-	wanted := map[ipvs.DestinationKey]int64{}
-	for i, v := range views {
-		p.vs.Services = append(p.vs.Services, serviceOf(v))
-		p.services = append(p.services, v.Service.ServiceKey)
-		if i == 0 {
-			for _, d := range v.Destinations {
-				wanted[d.DestinationKey] = d.Wanted
+	for i, s := range p.services() {
+		switch dk, sorry := p.kernel.SorryDestination(s.ServiceKey); {
+		case unsettled[s.ServiceKey] || !vs.plain || !e.applier.Has(s.ServiceKey):
+			if p.views == nil {
+				p.views = make([]*serviceView, len(p.kernel.Services))
 			}
+			p.views[i] = e.saved(e.applier.ViewService(s))
+		case sorry:
+			p.sorry = e.applier.Weight(s.ServiceKey, dk)
 		}
 	}
-	for i, rs := range vs.Servers {
-		sit := &vs.rs[i]
-		state, reason := e.explain(vs, rs, sit)
-		if state != sit.state {
-			sit.state, sit.since = state, now
-		}
-		sit.reason = reason
-		out := RealServer{
-			Address: rs.Config.Key.String(), State: state, Reason: reason, Since: sit.since,
-			Method: rs.Config.Forward.Method.String(), WeightConfigured: rs.Config.Weight,
-			WeightWanted: -1, Inhibit: rs.Config.Inhibit,
-			HeldUntil: rs.HeldUntil(), RisesUntil: rs.RisesUntil(),
-		}
-		if len(p.services) > 0 {
-			if dk, ok := kernel.Destination(rs.Config.Key, p.services[0]); ok {
-				if w, ok := wanted[dk]; ok {
-					out.WeightWanted = w
-				}
-			}
-		}
-		for j, c := range rs.Config.Checkers {
-			out.Checkers = append(out.Checkers, Checker{Kind: c.Kind.String(), Target: targetOf(c), Verdict: rs.Checkers[j].String()})
-			if d := rs.Dynamic[j]; d.Set {
-				out.Dynamic = append(out.Dynamic, Dynamic{c.Kind.String() + " " + targetOf(c), d.Weight})
-			}
-		}
-		for _, f := range rs.Files {
-			contribution, fault := f.Status()
-			out.TrackFiles = append(out.TrackFiles, TrackFile{Name: f.Name, Path: e.path(f.Name), Value: f.Value, Contribution: contribution, Fault: fault})
-		}
-		p.vs.RealServers = append(p.vs.RealServers, out)
+	if was == nil || was.of != vs || p.views != nil || was.views != nil {
+		whole = true
 	}
+	weight := e.wanted(p)
+	if was == nil || was.of != vs {
+		p.situations = newShelf[*situation](len(vs.Servers))
+	} else {
+		p.situations = was.situations
+	}
+	r := p.situations.revise()
+	renew := func(i int) {
+		vs.rs[i] = e.situation(vs, i, weight(i), now)
+		r.set(i, vs.rs[i])
+	}
+	if whole {
+		for i := range vs.Servers {
+			renew(i)
+		}
+	} else {
+		for _, i := range vs.marked {
+			renew(int(i))
+		}
+	}
+	p.situations = r.shelf
 	return p
 }
 
@@ -130,243 +265,52 @@ func protocolOf(vs *config.VirtualServer) string {
 	return vs.Protocol.String()
 }
 
-func (e *Engine) path(trackFile string) string {
-	for _, tf := range e.config.TrackFiles {
-		if tf.Name == trackFile {
-			return tf.Path
-		}
-	}
-	return ""
-}
-
-// situate says in one word and one sentence what a real server is doing.
-func situate(vs *server, rs *framework.RealServer, sit *situation) (State, string) {
-	down := sit.failed
-	if down == "" {
-		down = "a check failed"
-	}
-	switch {
-	case rs.Maintenance():
-		why := "weight 0"
-		for _, f := range rs.Files {
-			if c, fault := f.Status(); fault || c < 0 {
-				why = fmt.Sprintf("track_file %s is %d", f.Name, f.Value)
-				break
-			}
-		}
-		for i, d := range rs.Dynamic {
-			if d.Set && d.Weight == 0 {
-				why = fmt.Sprintf("%s asks for weight 0", rs.Config.Checkers[i].Kind)
-			}
-		}
-		if !rs.Alive() && !rs.Unverified() {
-			why += "; also " + down
-		}
-		return StateMaintenance, why
-	case rs.Kept() && vs.Config.Sorry != nil && !vs.QuorumUp():
-		return StateWithdrawn, "failed, kept by min_alive, but the quorum is lost and the sorry server serves: " + down
-	case rs.Kept() && rs.Unverified():
-		return StateKept, "waits for its first good check, kept by min_alive: " + down
-	case rs.Kept():
-		return StateKept, "failed, kept by min_alive: " + down
-	case !rs.HeldUntil().IsZero():
-		return StateDamped, fmt.Sprintf("all checks pass, but it flapped %d times: held back by flap_damping until %s", rs.Flaps(), rs.HeldUntil().Format(time.TimeOnly))
-	case rs.Unverified():
-		return StateUnverified, "waits for its first good check"
-	case !rs.Alive():
-		return StateDown, down
-	case rs.Config.Weight == 0 && rs.Weight() == 0:
-		return StateMaintenance, "weight 0 in the configuration"
-	case vs.Config.Sorry != nil && !vs.QuorumUp():
-		return StateWithdrawn, "healthy, but the sorry server serves"
-	case len(rs.Checkers) == 0:
-		return StateUp, "no checks"
-	}
-	for _, v := range rs.Checkers {
-		if v == framework.Unknown && vs.suspended {
-			return StateUp, "trusted, not checked while the address is not on this host"
-		}
-		if v == framework.Unknown {
-			return StateUp, "trusted, not checked yet"
-		}
-	}
-	return StateUp, "all checks pass"
-}
-
-func serviceOf(v apply.ServiceView) Service {
-	s := Service{Name: v.Service.String(), Key: v.Service.ServiceKey}
-	for _, d := range v.Drift {
-		out := Drift{What: d.What, Found: d.Found, Wanted: d.Wanted, Since: d.Since}
-		if d.Destination.Addr.IsValid() {
-			out.Destination = d.Destination.String()
-		}
-		s.Drift = append(s.Drift, out)
-	}
-	for _, d := range v.Destinations {
-		out := Destination{Address: d.DestinationKey.String(), Wanted: d.Wanted, Kernel: d.Mirror}
-		if d.Drain != nil {
-			out.Active, out.Inactive, out.Persistent = d.Drain.Counters.Active, d.Drain.Counters.Inactive, d.Drain.Counters.Persistent
-			out.Drain = &Drain{Since: d.Drain.Since, Why: d.Drain.Why, WaitsFor: d.Drain.WaitsFor, Deadline: d.Drain.Deadline, EndsBy: d.Drain.EndsBy, Note: d.Drain.Note}
-		}
-		s.Destinations = append(s.Destinations, out)
-	}
-	return s
-}
-
-// Snapshot assembles the present state. It may be called by anyone, at any time.
-func (e *Engine) Snapshot() *Snapshot {
-	s, _ := e.snapshot()
-	return s
-}
-
-func (e *Engine) snapshot() (*Snapshot, *published) {
-	p := e.published.Load()
-	s := p.head
-	s.At = time.Now()
-	if e.opts.Scheduler != nil {
-		s.Overdue = e.opts.Scheduler.Overdue()
-	}
-	s.Checks = e.tally.checks()
-	s.Overrides = slices.Clone(p.head.Overrides)
-	s.VirtualServers = make([]VirtualServer, len(p.pieces))
-	for i, piece := range p.pieces {
-		vs := piece.vs
-		vs.RealServers = make([]RealServer, len(piece.vs.RealServers))
-		for j, rs := range piece.vs.RealServers {
-			checkers := make([]Checker, len(rs.Checkers))
-			for k, c := range rs.Checkers {
-				if t := piece.tasks[j][k]; t != nil {
-					c = t.status()
-				}
-				checkers[k] = c
-			}
-			rs.Checkers = checkers
-			vs.RealServers[j] = rs
-		}
-		s.VirtualServers[i] = vs
-	}
-	return &s, p
-}
-
-// lazyReader keeps one connection for Status.
-type lazyReader struct {
-	mu sync.Mutex
-	r  Reader
-}
-
-// open connects once; the lock is held.
-func (l *lazyReader) open(ctx context.Context, read func(context.Context) (Reader, error)) error {
-	if l.r != nil {
+// services are the kernel's that the virtual server stands for.
+func (p *piece) services() []ipvs.Service {
+	if p.kernel == nil {
 		return nil
 	}
-	r, err := read(ctx)
-	if err == nil {
-		l.r = r
-	}
-	return err
+	return p.kernel.Services
 }
 
-// Status is Snapshot with weights and counters read from the kernel just now. What
-// cannot be read is left as the engine believes it, and Kernel.Error says so.
-func (e *Engine) Status(ctx context.Context) *Snapshot {
-	s, p := e.snapshot()
-	if e.opts.Read == nil {
-		return s
+// wanted returns what says which weight of a real server should be in the first
+// service, -1 for none.
+func (e *Engine) wanted(p *piece) func(server int) int64 {
+	services := p.services()
+	if len(services) == 0 {
+		return func(int) int64 { return -1 }
 	}
-	e.reader.mu.Lock()
-	defer e.reader.mu.Unlock()
-	if err := e.reader.open(ctx, e.opts.Read); err != nil {
-		if s.Kernel.OK || s.Kernel.Error == "" {
-			s.Kernel.Error = fmt.Sprintf("the kernel's table could not be read: %v", err)
+	first := services[0].ServiceKey
+	weight := func(dk ipvs.DestinationKey) int64 { return e.applier.Weight(first, dk) }
+	if p.views != nil && p.views[0] != nil {
+		wanted := make(map[ipvs.DestinationKey]int64, len(p.views[0].Destinations))
+		for _, d := range p.views[0].Destinations {
+			wanted[d.DestinationKey] = d.Wanted
 		}
-		return s
-	}
-	for i, piece := range p.pieces {
-		services := make([]Service, len(piece.vs.Services))
-		for j, svc := range piece.vs.Services {
-			services[j] = e.reread(ctx, s, svc, piece.services[j])
-		}
-		s.VirtualServers[i].Services = services
-	}
-	leaving := make([]Service, len(s.Leaving))
-	for j, svc := range s.Leaving {
-		leaving[j] = e.reread(ctx, s, svc, p.leaving[j])
-	}
-	s.Leaving = leaving
-	if err := e.count(ctx, s.Overrides, p); err != nil {
-		s.Kernel.Error = err.Error()
-	}
-	return s
-}
-
-func (e *Engine) reread(ctx context.Context, s *Snapshot, svc Service, k ipvs.ServiceKey) Service {
-	ds, err := e.reader.r.Destinations(ctx, k)
-	if err != nil {
-		s.Kernel.Error = fmt.Sprintf("the kernel's table could not be read: %v", err)
-		return svc
-	}
-	found := make(map[string]ipvs.DestinationInfo, len(ds))
-	for _, d := range ds {
-		found[d.DestinationKey.String()] = d
-	}
-	out := svc
-	out.Destinations = nil
-	for _, d := range svc.Destinations {
-		d.Kernel = -1
-		if f, ok := found[d.Address]; ok {
-			d.Kernel = int64(f.Weight)
-			d.Active, d.Inactive, d.Persistent = f.Counters.Active, f.Counters.Inactive, f.Counters.Persistent
-			if d.Drain != nil {
-				drain := *d.Drain
-				drain.WaitsFor = apply.WaitsFor(f.Counters)
-				if f.Counters.Active > 0 {
-					drain.EndsBy = time.Time{}
-				}
-				d.Drain = &drain
+		weight = func(dk ipvs.DestinationKey) int64 {
+			if w, ok := wanted[dk]; ok {
+				return w
 			}
-			delete(found, d.Address)
-		}
-		out.Destinations = append(out.Destinations, d)
-	}
-	for _, f := range ds {
-		if _, ok := found[f.DestinationKey.String()]; ok {
-			out.Destinations = append(out.Destinations, Destination{Address: f.DestinationKey.String(), Wanted: -1, Kernel: int64(f.Weight),
-				Active: f.Counters.Active, Inactive: f.Counters.Inactive, Persistent: f.Counters.Persistent})
+			return -1
 		}
 	}
-	return out
+	return func(server int) int64 {
+		dk, ok := p.kernel.Destination(p.of.Servers[server].Config.Key, first)
+		if !ok {
+			return -1
+		}
+		return weight(dk)
+	}
 }
 
-// LogState writes the present state to the log, a line for each thing.
-func (e *Engine) LogState(log *slog.Logger) {
-	s := e.Snapshot()
-	log.Info("State", "generation", s.Generation, "virtual_servers", len(s.VirtualServers), "kernel_ok", s.Kernel.OK,
-		"kernel_error", s.Kernel.Error, "operations", s.Kernel.Operations, "overdue", s.Overdue)
-	for _, vs := range s.VirtualServers {
-		log.Info("Virtual server", "vs", vs.Name, "scheduler", vs.Scheduler, "quorum_up", vs.QuorumUp, "alive_weight", vs.Alive,
-			"quorum", vs.Quorum, "hysteresis", vs.Hysteresis, "sorry_serving", vs.SorryServing, "since", vs.Since, "min_alive", vs.MinAlive, "at_floor", vs.AtFloor)
-		for _, rs := range vs.RealServers {
-			args := []any{"vs", vs.Name, "rs", rs.Address, "state", rs.State, "reason", rs.Reason, "since", rs.Since,
-				"weight_wanted", rs.WeightWanted, "weight_configured", rs.WeightConfigured}
-			for _, c := range rs.Checkers {
-				args = append(args, strings.ToLower(c.Kind), fmt.Sprintf("%s (%d/%d failures): %s", c.Verdict, c.Failures, c.Limit, c.LastReason))
-			}
-			log.Info("Real server", args...)
-		}
-		logDrains(log, vs.Services)
+// saved adds to a view what is to be saved of it.
+func (e *Engine) saved(v apply.ServiceView) *serviceView {
+	sv := &serviceView{ServiceView: v}
+	if e.opts.Save == nil {
+		return sv
 	}
-	logDrains(log, s.Leaving)
-}
-
-func logDrains(log *slog.Logger, services []Service) {
-	for _, svc := range services {
-		for _, d := range svc.Drift {
-			log.Info("Changed by somebody else", "service", svc.Name, "destination", d.Destination, "what", d.What, "found", d.Found, "wanted", d.Wanted, "since", d.Since)
-		}
-		for _, d := range svc.Destinations {
-			if d.Drain != nil {
-				log.Info("Draining", "service", svc.Name, "destination", d.Address, "why", d.Drain.Why, "since", d.Drain.Since, "waits_for", d.Drain.WaitsFor, "note", d.Drain.Note)
-			}
-		}
+	if o, ok := e.applier.OwnedService(v.Service.ServiceKey); ok {
+		sv.owned = &o
 	}
+	return sv
 }

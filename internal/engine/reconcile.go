@@ -9,12 +9,33 @@ import (
 type reconciling struct {
 	// due: at once, since a reload asks for it.
 	due bool
+	// behind: in the next turn, since what the reload changed is written in this one.
+	behind bool
+	// after is done when a reload's comparison is.
+	after []func()
 	// at is the next time by reconcile_interval, zero for none.
 	at time.Time
 	// failed: the last one did not succeed.
 	failed bool
 	// timeouts: that they could not be read was logged.
 	timeouts bool
+}
+
+// askReconcile has our services compared because of a reload. Its own changes need not
+// wait for that as long as nothing speaks against what we believe of the table.
+func (e *Engine) askReconcile() {
+	e.reconcile.due = true
+	e.reconcile.behind = e.connected && e.kernel.OK && !e.reconcile.failed && !e.applier.Drifted()
+}
+
+// done returns what is to be done at the end of a turn, since no comparison is under
+// way that a reload waits for, or none can be made.
+func (r *reconciling) done(connected bool) (after []func()) {
+	r.behind = false
+	if !r.due || !connected {
+		after, r.after = r.after, nil
+	}
+	return after
 }
 
 // next sets the time after one that was due.
@@ -50,7 +71,7 @@ func (e *Engine) reconcileNow(ctx context.Context, now time.Time) error {
 	}
 	e.tickAt = time.Time{}
 	if draining > 0 || e.applier.Operations() != before || drifted || e.applier.Drifted() {
-		e.allTouched = true
+		e.tableTouched = true
 	}
 	return err
 }

@@ -58,9 +58,10 @@ func (e *Engine) remember(s *state.State) {
 // resume makes the state of a virtual server at the start of the process, from what
 // the table and the state file say of its servers.
 func (e *Engine) resume(vc *config.VirtualServer, values framework.Values, now time.Time) *server {
-	believed := map[*config.RealServer]belief{}
+	believed := make(map[*config.RealServer]belief, len(vc.RealServers))
+	adopted, trust := e.applier.AdoptedIn(e.applier.Lookup(vc.Key)), e.trustAtStart(vc)
 	for _, rc := range vc.RealServers {
-		believed[rc] = e.believe(vc, rc, now)
+		believed[rc] = e.believe(vc, rc, adopted, trust, now)
 	}
 	fvs, _ := framework.Resume(vc,
 		func(rc *config.RealServer) bool { return believed[rc].trusted }, values,
@@ -79,7 +80,7 @@ func (e *Engine) resume(vc *config.VirtualServer, values framework.Values, now t
 			}
 			t.recall(v)
 			if !v.Up {
-				vs.rs[i].failed = v.Reason
+				vs.failed(i, v.Reason)
 			}
 		}
 	}
@@ -103,6 +104,9 @@ func (b belief) verdict(checker int) framework.Verdict {
 	return framework.Down
 }
 
+// adopted tells what the table held of a real server (apply.Applier.AdoptedIn).
+type adopted func(config.RSKey) (exists, usable bool, weight int64)
+
 // believe weighs the table against the saved verdicts. The table is the stronger
 // evidence of the two: it was written before the state was saved, and others may
 // have changed it on purpose.
@@ -114,9 +118,9 @@ func (b belief) verdict(checker int) framework.Verdict {
 //     unless the table speaks against it: others serve there and it is out, or it is
 //     at weight 0 with inhibit_on_failure.
 //   - Otherwise what trustAtStart says.
-func (e *Engine) believe(vc *config.VirtualServer, rc *config.RealServer, now time.Time) belief {
+func (e *Engine) believe(vc *config.VirtualServer, rc *config.RealServer, adopted adopted, trust framework.Trust, now time.Time) belief {
 	saved, down, up := e.recollect(vc, rc, now)
-	exists, usable, weight := e.applier.Adopted(e.applier.Lookup(vc.Key), rc.Key)
+	exists, usable, weight := adopted(rc.Key)
 	contradicted := exists && usable && weight < 0 || weight == 0 && (rc.Inhibit || vc.OnFailure == config.OnFailureDrain)
 	switch {
 	case weight > 0:
@@ -131,13 +135,16 @@ func (e *Engine) believe(vc *config.VirtualServer, rc *config.RealServer, now ti
 	case up && !contradicted:
 		return belief{true, saved}
 	}
-	return belief{e.trustAtStart(vc)(rc), make([]*state.Verdict, len(rc.Checkers))}
+	return belief{trust(rc), make([]*state.Verdict, len(rc.Checkers))}
 }
 
 // recollect returns the saved verdicts of a real server's checkers: those that are
 // down, and those that are up and fresh; and whether any is down and all are up.
 func (e *Engine) recollect(vc *config.VirtualServer, rc *config.RealServer, now time.Time) (saved []*state.Verdict, down, up bool) {
 	saved = make([]*state.Verdict, len(rc.Checkers))
+	if len(e.memory.verdicts) == 0 {
+		return saved, false, false
+	}
 	used := map[state.Key]int{}
 	checks, fresh := 0, 0
 	for i, c := range rc.Checkers {
@@ -166,24 +173,14 @@ func verdictKey(vc *config.VirtualServer, rc *config.RealServer, definition stri
 	return state.Key{VirtualServer: vc.Key.String(), RealServer: rc.Key.String(), Checker: definition}
 }
 
-// definition is what a checker asks, short and without what of it may be secret.
-func definition(c *config.Checker) string {
+// digest is what a checker asks, short and without what of it may be secret;
+// definition is that as text.
+func digest(c *config.Checker) [16]byte {
 	sum := sha256.Sum256([]byte(framework.Definition(c)))
-	return hex.EncodeToString(sum[:16])
+	return [16]byte(sum[:16])
 }
 
-// recall gives a task the last outcome of an earlier process, unless it has run.
-func (t *task) recall(v *state.Verdict) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.confirmed.IsZero() {
-		t.confirmed = v.At
-	}
-}
-
-// confirmation returns when a run last agreed with the verdict.
-func (t *task) confirmation() time.Time {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.confirmed
+func definition(c *config.Checker) string {
+	d := digest(c)
+	return hex.EncodeToString(d[:])
 }

@@ -190,6 +190,9 @@ type Checker struct {
 	// the server down.
 	Failures uint32 `json:"failures"`
 	Limit    uint32 `json:"limit"`
+	// Shared is how many real servers the same run decides for, if it is more than
+	// this one (share_checks).
+	Shared int `json:"shared,omitempty"`
 }
 
 // Service is one service of the kernel's table.

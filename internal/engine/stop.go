@@ -87,6 +87,7 @@ func (e *Engine) stop(ctx context.Context) error {
 	defer cancel()
 	e.log.Info("Stopping, removing our services from the IPVS table", "on_stop", onStop.String())
 	err := e.end(kctx)
+	e.allTouched = true
 	e.saveNow(time.Now())
 	e.noteStop()
 	return err

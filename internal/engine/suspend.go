@@ -33,8 +33,12 @@ func (ev addressEvent) handle(e *Engine) {
 		}
 		for _, ts := range vs.tasks {
 			for _, t := range ts {
-				if t != nil {
-					e.suspendTask(t, was, vs.suspended)
+				switch {
+				case t == nil:
+				case vs.suspended:
+					e.suspend(t)
+				default:
+					e.enlist(t, 0)
 				}
 			}
 		}
@@ -57,16 +61,4 @@ func (e *Engine) away(vc *config.VirtualServer) bool {
 		}
 	}
 	return true
-}
-
-// suspendTask takes a task out of the schedule, or puts it back and has it run at
-// once. Its state stays.
-func (e *Engine) suspendTask(t *task, was, now bool) {
-	switch {
-	case was == now:
-	case now:
-		e.opts.Scheduler.Remove(t.id)
-	default:
-		e.schedule(t, 0)
-	}
 }

@@ -7,7 +7,8 @@ import (
 	"github.com/sluice-lb/sluice/internal/config"
 )
 
-// Checks counts the runs of one kind of check since the start.
+// Checks counts the runs of one kind of check since the start. One that several real
+// servers share counts once.
 type Checks struct {
 	// Kind is the block's keyword.
 	Kind   string `json:"kind"`
@@ -17,36 +18,20 @@ type Checks struct {
 	Unable uint64 `json:"unable"`
 }
 
-// kinds are all kinds of check, in the order of reports.
-var kinds = func() (names []string) {
-	for k := config.TCPCheck; k <= config.BFDCheck; k++ {
-		names = append(names, k.String())
-	}
-	return names
-}()
-
-// kindOf is the place of each in kinds.
-var kindOf = func() map[string]int {
-	m := make(map[string]int, len(kinds))
-	for i, k := range kinds {
-		m[k] = i
-	}
-	return m
-}()
-
-// tally counts runs by kind and result. It is counted on the scheduler's side and
+// runTally counts runs by kind and result. It is counted on the scheduler's side and
 // read by anyone.
-type tally [config.BFDCheck][checker.Unable + 1]atomic.Uint64
+type runTally [config.BFDCheck + 1][checker.Unable + 1]atomic.Uint64
 
-func (t *tally) count(kind string, r checker.Result) {
-	if k, ok := kindOf[kind]; ok && r >= 0 && r <= checker.Unable {
+func (t *runTally) count(k config.CheckerKind, r checker.Result) {
+	if int(k) < len(t) && r >= 0 && r <= checker.Unable {
 		t[k][r].Add(1)
 	}
 }
 
-func (t *tally) checks() (all []Checks) {
-	for i, k := range kinds {
-		c := Checks{Kind: k, OK: t[i][checker.OK].Load(), Failed: t[i][checker.Failed].Load(), Unable: t[i][checker.Unable].Load()}
+func (t *runTally) checks() (all []Checks) {
+	for k := range t {
+		n := &t[k]
+		c := Checks{Kind: config.CheckerKind(k).String(), OK: n[checker.OK].Load(), Failed: n[checker.Failed].Load(), Unable: n[checker.Unable].Load()}
 		if c.OK|c.Failed|c.Unable != 0 {
 			all = append(all, c)
 		}

@@ -3,7 +3,6 @@ package engine
 import (
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/sluice-lb/sluice/internal/checker"
@@ -12,23 +11,30 @@ import (
 	"github.com/sluice-lb/sluice/internal/state"
 )
 
-// task is one checker that runs. Where it belongs (vs, server, check) is the
-// loop's; the machine and the last outcome are stepped on the scheduler's side and
-// read by anyone.
+// task is one checker of one real server of one virtual server: what it makes of the
+// outcomes of a run, which it may share with others. There are tens of thousands, so
+// that whatever follows from the configuration (names for the log, the target) is
+// looked up there when it is wanted, and rules are one for all that are equal.
 type task struct {
-	id checker.ID
-
+	mu sync.Mutex
+	// vs, server and check say where it belongs. The loop alone writes them, and run
+	// and rules, with mu held; others read them so.
 	vs            *server
-	server, check int
+	server, check int32
+	// run has its probe run; one of its own that is not scheduled while the checks
+	// are suspended, nil once it is gone.
+	run   *run
+	rules *rules
 
-	rules   atomic.Pointer[rules]
-	engine  *Engine
-	mu      sync.Mutex
+	// What follows is stepped on the scheduler's side, with mu held.
+
 	machine framework.Machine
-	last    lastOutcome
 	dynamic framework.Dynamic
-	// confirmed is when a run last agreed with the verdict.
-	confirmed time.Time
+	// due is when its own next run would be, since the engine was made.
+	due time.Duration
+	// confirmed is when a run last agreed with the verdict, in Unix nanoseconds, 0
+	// for never.
+	confirmed int64
 }
 
 // rules are what a reload may change without touching the machine.
@@ -38,59 +44,100 @@ type rules struct {
 	// fromStart counts the pause from the start of a run and not from its end: a
 	// script that takes long is not run less often (facts 4.13).
 	fromStart bool
-	// saved is the verdict's name in the state file.
-	saved state.Key
-	// Names for the log and for status.
-	kind, target, rs, vs string
 }
 
-type lastOutcome struct {
-	checker.Outcome
-	at time.Time
+// ruleset returns a checker's rules, the same for all that are equal.
+func (e *Engine) ruleset(c *config.Checker) *rules {
+	r := rules{
+		Rules: framework.Rules{
+			DelayLoop:        c.DelayLoop,
+			DelayBeforeRetry: c.DelayBeforeRetry,
+			Retry:            c.Retry,
+			Rise:             c.Rise,
+			SlowDown:         c.Kind == config.HTTPGet || c.Kind == config.SSLGet,
+		},
+		logAll:    c.LogAllFailures,
+		fromStart: c.Kind == config.MiscCheck,
+	}
+	if e.rules[r] == nil {
+		e.rules[r] = &r
+	}
+	return e.rules[r]
 }
 
-// judge takes one run's outcome on the scheduler's side.
-func (t *task) judge(o checker.Outcome) time.Duration {
-	r := t.rules.Load()
-	t.engine.tally.count(r.kind, o.Result)
+// config is the checker and what it is in. mu must be held, or the caller be the loop.
+func (t *task) config() (*config.VirtualServer, *config.RealServer, *config.Checker) {
+	vc := t.vs.Config
+	rc := vc.RealServers[t.server]
+	return vc, rc, rc.Checkers[t.check]
+}
+
+// names are what the log calls it; with the same condition as config.
+func (t *task) names() []any {
+	vc, rc, c := t.config()
+	return []any{"checker", c.Kind.String(), "rs", rsName(rc.Key, vc), "vs", vsName(vc)}
+}
+
+// judge takes the outcome of a run that ended now, and says when this checker wants
+// the next one. early: a run for somebody else may have found what was known; as long
+// as this checker's own is not due, that is no further retry of it, nor a further step
+// of its rise.
+func (t *task) judge(e *Engine, o *checker.Outcome, was *lastOutcome, now time.Time, early bool) time.Duration {
+	since := now.Sub(e.started)
 	t.mu.Lock()
-	before := t.last
-	t.last = lastOutcome{Outcome: o, at: time.Now()}
+	r := t.rules
 	if o.Result == checker.Unable {
-		t.mu.Unlock()
-		if before.Result != checker.Unable || before.Reason != o.Reason {
-			t.engine.log.Error("Check could not run, the last verdict stays", "checker", r.kind, "rs", r.rs, "vs", r.vs, "reason", o.Reason)
+		t.due = since + r.DelayLoop
+		if was.result != unable || was.reason != o.Reason {
+			args := append(t.names(), "reason", o.Reason)
+			t.mu.Unlock()
+			e.log.Error("Check could not run, the last verdict stays", args...)
+			return r.DelayLoop
 		}
+		t.mu.Unlock()
 		return r.DelayLoop
 	}
+	ok := o.Result == checker.OK
 	attempt, limit := t.machine.Failures()+1, t.machine.Limit(r.Rules)
-	was := t.machine.Verdict()
-	changed, next := t.machine.Step(r.Rules, o.Result == checker.OK)
+	before := t.machine.Verdict()
+	changed, next := false, t.due-since
+	// Only where runs are counted, so that in peace all members keep one rhythm.
+	early = early && ok == (before == framework.Down) && next > min(r.DelayLoop, r.DelayBeforeRetry)/16
+	if !early {
+		changed, next = t.machine.Step(r.Rules, ok)
+		if r.fromStart {
+			next = max(next-o.Took, time.Microsecond)
+		}
+		t.due = since + next
+	}
 	verdict := t.machine.Verdict()
-	if (o.Result == checker.OK) == (verdict == framework.Up) {
-		t.confirmed = t.last.at
+	if ok == (verdict == framework.Up) {
+		t.confirmed = now.UnixNano()
 	}
 	weighed := t.weigh(o)
 	dynamic := t.dynamic
-	t.mu.Unlock()
-	if before.Result == checker.Unable {
-		t.engine.log.Info("Check runs again", "checker", r.kind, "rs", r.rs, "vs", r.vs)
+	var args []any
+	again := was.result == unable
+	failed := !ok && !early && before != framework.Down && (r.logAll || e.logAll.Load())
+	if again || failed {
+		args = t.names()
 	}
-	if o.Result == checker.Failed && r.logAll && was != framework.Down {
-		t.engine.log.Info("Check failed", "checker", r.kind, "rs", r.rs, "vs", r.vs, "reason", o.Reason, "attempt", attempt, "limit", limit)
+	t.mu.Unlock()
+	if again {
+		e.log.Info("Check runs again", args...)
+	}
+	if failed {
+		e.log.Info("Check failed", append(args, "reason", o.Reason, "attempt", attempt, "limit", limit)...)
 	}
 	if changed || weighed {
-		t.engine.inbox.send(verdictEvent{t, verdict, changed, dynamic, o, min(attempt, limit), limit})
-	}
-	if r.fromStart {
-		next = max(next-o.Took, time.Microsecond)
+		e.inbox.send(verdictEvent{t, verdict, changed, dynamic, *o, min(attempt, limit), limit})
 	}
 	return next
 }
 
 // weigh takes the weight that a good run asks for and reports whether it is another
 // than before. A bad run says nothing of weights.
-func (t *task) weigh(o checker.Outcome) bool {
+func (t *task) weigh(o *checker.Outcome) bool {
 	if o.Result != checker.OK {
 		return false
 	}
@@ -99,42 +146,74 @@ func (t *task) weigh(o checker.Outcome) bool {
 	return t.dynamic != was
 }
 
-// status fills in what changes with every run.
-func (t *task) status() Checker {
-	r := t.rules.Load()
+// move gives a task its place under a new configuration.
+func (t *task) move(vs *server, rs, check int, r *rules) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.vs, t.server, t.check, t.rules = vs, int32(rs), int32(check), r
+}
+
+func (t *task) setRun(r *run) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.run = r
+}
+
+// status fills in what changes with every run.
+func (t *task) status() Checker {
+	t.mu.Lock()
+	_, _, k := t.config()
+	r := t.run
 	c := Checker{
-		Kind:     r.kind,
-		Target:   r.target,
+		Kind:     k.Kind.String(),
 		Verdict:  t.machine.Verdict().String(),
 		Failures: t.machine.Failures(),
-		Limit:    t.machine.Limit(r.Rules),
+		Limit:    t.machine.Limit(t.rules.Rules),
 	}
-	if !t.last.at.IsZero() {
-		c.Last, c.LastReason, c.LastAt, c.Took = t.last.Result.String(), t.last.Reason, t.last.at, t.last.Took
+	t.mu.Unlock()
+	c.Target = targetOf(k)
+	if r == nil {
+		return c
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.members) > 1 {
+		c.Shared = len(r.members)
+	}
+	if l := &r.last; l.at != 0 {
+		c.Last, c.LastReason, c.LastAt, c.Took = checker.Result(l.result).String(), l.reason, time.Unix(0, l.at), l.took
 	}
 	return c
 }
 
-// ruleset makes a checker's rules.
-func ruleset(cfg *config.Config, vs *config.VirtualServer, rs *config.RealServer, c *config.Checker) *rules {
-	return &rules{
-		Rules: framework.Rules{
-			DelayLoop:        c.DelayLoop,
-			DelayBeforeRetry: c.DelayBeforeRetry,
-			Retry:            c.Retry,
-			Rise:             c.Rise,
-			SlowDown:         c.Kind == config.HTTPGet || c.Kind == config.SSLGet,
-		},
-		logAll:    c.LogAllFailures || cfg.Global.CheckerLogAllFailures,
-		fromStart: c.Kind == config.MiscCheck,
-		saved:     verdictKey(vs, rs, definition(c)),
-		kind:      c.Kind.String(),
-		target:    targetOf(c),
-		rs:        rsName(rs.Key, vs),
-		vs:        vsName(vs),
+// definition is the name of what its checker asks in the state file.
+func (t *task) definition(c *config.Checker) string {
+	t.mu.Lock()
+	r := t.run
+	t.mu.Unlock()
+	if r == nil {
+		return definition(c)
 	}
+	return r.definition(c)
+}
+
+// recall gives a task the last outcome of an earlier process, unless it has run.
+func (t *task) recall(v *state.Verdict) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.confirmed == 0 && !v.At.IsZero() {
+		t.confirmed = v.At.UnixNano()
+	}
+}
+
+// confirmation returns when a run last agreed with the verdict.
+func (t *task) confirmation() time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.confirmed == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, t.confirmed)
 }
 
 // targetOf says what a checker asks, for people.

@@ -1,6 +1,9 @@
 package framework
 
 import (
+	"fmt"
+	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -128,6 +131,7 @@ func TestDefinitionSeesEverything(t *testing.T) {
 		"bind if":      func(c *config.Checker) { c.Conn.BindIf = "eth0" },
 		"mark":         func(c *config.Checker) { c.Conn.FWMark = 1 },
 		"timeout":      func(c *config.Checker) { c.Conn.Timeout = 1 },
+		"close":        func(c *config.Checker) { c.Conn.Close = config.CloseReset },
 		"protocol":     func(c *config.Checker) { c.HTTP.Protocol = config.HTTP11 },
 		"virtualhost":  func(c *config.Checker) { c.HTTP.VirtualHost = "a" },
 		"sni":          func(c *config.Checker) { c.HTTP.SNI = true },
@@ -169,10 +173,30 @@ func TestDefinitionSeesEverything(t *testing.T) {
 		c := base()
 		change(c)
 		d := Definition(c)
+		if c.AsksSame(base()) {
+			t.Errorf("%s: asks the same", name)
+		}
+		// The text of what the first version that saved verdicts knew of a connection
+		// stays, or they would not be found again.
+		conn := fmt.Sprintf("%d|%+v", c.Kind, struct {
+			Target   netip.AddrPort
+			BindAddr netip.Addr
+			BindPort uint16
+			BindIf   string
+			FWMark   uint32
+			Timeout  time.Duration
+		}{c.Conn.Target, c.Conn.BindAddr, c.Conn.BindPort, c.Conn.BindIf, c.Conn.FWMark, c.Conn.Timeout})
+		if !strings.HasPrefix(d, conn) {
+			t.Errorf("%s: definition %q does not begin with %q", name, d, conn)
+		}
 		if other, ok := seen[d]; ok {
 			t.Errorf("%s has the definition of %s", name, other)
 		}
 		seen[d] = name
+	}
+	// Verdicts that an earlier version saved are found by it.
+	if got, want := Definition(tcp("10.0.0.1:80")), "1|{Target:10.0.0.1:80 BindAddr:invalid IP BindPort:0 BindIf: FWMark:0 Timeout:0s}"; got != want {
+		t.Errorf("definition %q, want %q", got, want)
 	}
 	if a, b := Definition(base()), Definition(base()); a != b {
 		t.Error("equal checkers have different definitions")

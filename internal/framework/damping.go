@@ -19,6 +19,11 @@ type flaps struct {
 	until, back time.Time
 }
 
+// any reports whether it remembers anything.
+func (f *flaps) any() bool {
+	return f.level > 0 || len(f.downs) > 0 || !f.until.IsZero() || !f.back.IsZero()
+}
+
 // holdLimit bounds a hold, in multiples of the time of flap_damping.
 const holdLimit = 10
 
@@ -68,18 +73,30 @@ func (f *flaps) up(now time.Time, d config.Damping) {
 // end ends a hold that is over or not wanted.
 func (f *flaps) end(at time.Time) { f.until, f.back = time.Time{}, at }
 
+// hold says whether one server is held back: a hold that is over, or not wanted any
+// more, ends.
+func (vs *VirtualServer) hold(rs *RealServer) {
+	rs.held = false
+	if rs.more == nil {
+		return
+	}
+	f := &rs.more.flaps
+	switch {
+	case vs.Config.FlapDamping.Count == 0:
+		*f = flaps{}
+	case !f.until.IsZero() && !vs.now.Before(f.until):
+		f.end(f.until)
+	}
+	rs.held = rs.passing && !f.until.IsZero()
+}
+
 // damp decides which servers are held back and returns how many healthy ones are
 // left. A hold never leaves a pool darker than it must be: as long as fewer than
 // the floor, or none at all, are healthy, the hold that would end first ends now,
 // and for good.
 func (vs *VirtualServer) damp() (healthy int) {
 	for _, rs := range vs.Servers {
-		if f := &rs.flaps; vs.Config.FlapDamping.Count == 0 {
-			*f = flaps{}
-		} else if !f.until.IsZero() && !vs.now.Before(f.until) {
-			f.end(f.until)
-		}
-		rs.held = rs.passing && !rs.flaps.until.IsZero()
+		vs.hold(rs)
 		if rs.healthy() {
 			healthy++
 		}
@@ -87,19 +104,22 @@ func (vs *VirtualServer) damp() (healthy int) {
 	for healthy < max(vs.Floor(), 1) {
 		var next *RealServer
 		for _, rs := range vs.Servers {
-			if rs.held && rs.weight > 0 && (next == nil || rs.flaps.until.Before(next.flaps.until)) {
+			if rs.waits() && (next == nil || rs.more.flaps.until.Before(next.more.flaps.until)) {
 				next = rs
 			}
 		}
 		if next == nil {
 			break
 		}
-		next.flaps.end(vs.now)
+		next.more.flaps.end(vs.now)
 		next.held = false
 		healthy++
 	}
 	return healthy
 }
+
+// waits reports whether the end of its hold would make the server healthy.
+func (rs *RealServer) waits() bool { return rs.held && rs.weight > 0 }
 
 // healthy reports whether the server passes its checks, is not held back, and takes
 // connections.
@@ -109,11 +129,16 @@ func (rs *RealServer) healthy() bool { return rs.passing && !rs.held && rs.weigh
 // zero for one that is not held.
 func (rs *RealServer) HeldUntil() time.Time {
 	if rs.held {
-		return rs.flaps.until
+		return rs.more.flaps.until
 	}
 	return time.Time{}
 }
 
 // Flaps returns how often the server has flapped since it began to; 0 for one that
 // does not flap.
-func (rs *RealServer) Flaps() uint { return rs.flaps.level }
+func (rs *RealServer) Flaps() uint {
+	if rs.more == nil {
+		return 0
+	}
+	return rs.more.flaps.level
+}

@@ -23,12 +23,21 @@
 // last result: that is how keepalived's misc_dynamic weight grows without limit. What
 // an operator asks for by command (Order) is one of these facts: a drain is weight 0
 // whatever else there is, a weight stands in for the configured one.
-// last result: that is how keepalived's misc_dynamic weight grows without limit.
 //
 // # Time
 //
 // A virtual server has a clock that only Advance moves, and NextAt says when time
 // alone will change something. Everything else happens at the clock's present.
+//
+// # Work in proportion
+//
+// A new fact about one server of ten thousand is worked out for that server: what the
+// servers add up to (tally) is kept by differences, and those that time will move are
+// in a heap. Everything is worked out again (settle) only when other servers' standing
+// may depend on the fact: the floor keeps some or would have to, so few are healthy
+// that a hold ends early or no weight may grow. Both ways give the same, which a test
+// holds them to. What few servers need (files, weights that checks ask for, orders,
+// flaps, slow starts) is apart from the others' state.
 //
 // # The floor (min_alive)
 //

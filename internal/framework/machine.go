@@ -3,7 +3,7 @@ package framework
 import "time"
 
 // Verdict is what a checker concludes after its retries.
-type Verdict int
+type Verdict uint8
 
 // Verdicts.
 const (

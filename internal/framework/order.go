@@ -23,15 +23,33 @@ type Orders func(config.RSKey) Order
 // BaseWeight is the weight before files and checks add to it: an operator's, else
 // the configured one.
 func (rs *RealServer) BaseWeight() int64 {
-	if rs.Order.Weighed {
-		return rs.Order.Weight
+	return rs.baseUnder(rs.Order())
+}
+
+func (rs *RealServer) baseUnder(o Order) int64 {
+	if o.Weighed {
+		return o.Weight
 	}
 	return rs.Config.Weight
 }
 
+// Order is what an operator asked of it.
+func (rs *RealServer) Order() Order {
+	if rs.more == nil {
+		return Order{}
+	}
+	return rs.more.order
+}
+
+func (rs *RealServer) setOrder(o Order) {
+	if o != rs.Order() {
+		rs.rest().order = o
+	}
+}
+
 func (rs *RealServer) order(orders []Orders) {
 	for _, o := range orders {
-		rs.Order = o(rs.Config.Key)
+		rs.setOrder(o(rs.Config.Key))
 	}
 }
 
@@ -40,7 +58,7 @@ func (vs *VirtualServer) SetOrder(server int, o Order) (Change, error) {
 	if server < 0 || server >= len(vs.Servers) {
 		return Change{}, fmt.Errorf("order for real server %d: no such server", server)
 	}
-	vs.Servers[server].Order = o
+	vs.Servers[server].setOrder(o)
 	return vs.update(server), nil
 }
 
@@ -51,8 +69,7 @@ func (vs *VirtualServer) Ordered(orders map[int]Order) (left int64, short bool) 
 	for i, o := range orders {
 		rs := *vs.Servers[i]
 		left -= rs.counted()
-		rs.Order = o
-		rs.weight = rs.computeWeight()
+		rs.weight = rs.weightUnder(o)
 		left += rs.counted()
 	}
 	return left, left < vs.sum && left < vs.Needed()

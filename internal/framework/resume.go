@@ -15,17 +15,15 @@ type Saved struct {
 // start from their last verdicts. A checker without one counts as trust says. Files
 // have their present values, whatever was saved of them.
 func Resume(cfg *config.VirtualServer, trust Trust, values Values, saved Saved, orders ...Orders) (*VirtualServer, QuorumEvent) {
-	vs := &VirtualServer{Config: cfg, quorumUp: saved.Quorum}
-	for _, rc := range cfg.RealServers {
-		rs := newServer(rc)
+	vs := &VirtualServer{Config: cfg, Servers: newServers(cfg), quorumUp: saved.Quorum}
+	for _, rs := range vs.Servers {
 		rs.order(orders)
-		rs.Trusted = trust(rc)
+		rs.Trusted = trust(rs.Config)
 		rs.cold = true
 		for i := range rs.Checkers {
-			rs.Checkers[i] = saved.Verdict(rc, i)
+			rs.Checkers[i] = saved.Verdict(rs.Config, i)
 		}
 		rs.fill(values)
-		vs.Servers = append(vs.Servers, rs)
 	}
 	vs.recompute()
 	return vs, vs.evaluate()

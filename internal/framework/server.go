@@ -16,31 +16,77 @@ const MaxWeight = math.MaxInt32
 // it.
 type RealServer struct {
 	Config *config.RealServer
-	// Trusted makes unknown checkers count as up.
-	Trusted bool
 	// Checkers are the verdicts, in the order of Config.Checkers.
 	Checkers []Verdict
-	// Files are the watched values: those of Config.TrackFiles in their order,
-	// then one for each FILE_CHECK.
-	Files []FileValue
-	// Dynamic are the weights that checkers ask for, in the order of
-	// Config.Checkers.
-	Dynamic []Dynamic
-	// Order is what an operator asked of it.
-	Order Order
 
-	standing
-	// passing: no check says that it is bad and all that count as unknown are
-	// trusted. failing: a check says so.
-	passing, failing bool
+	// more is nil for a server that needs nothing of it, as most do.
+	more *more
 	// failedAs numbers the failures of the virtual server's servers in their order; 0
 	// is one that has not been good yet.
 	failedAs uint64
-	flaps    flaps
-	// rising is when a slow start began; zero for none. cold: it has not served
-	// since its virtual server was new.
-	rising time.Time
-	cold   bool
+	standing
+	// Trusted makes unknown checkers count as up.
+	Trusted bool
+	// passing: no check says that it is bad and all that count as unknown are
+	// trusted. failing: a check says so.
+	passing, failing bool
+	// cold: it has not served since its virtual server was new.
+	cold bool
+}
+
+// more is what few real servers need.
+type more struct {
+	files   []FileValue
+	dynamic []Dynamic
+	order   Order
+	flaps   flaps
+	// rises is when a slow start began; zero for none.
+	rises time.Time
+	// place is where the server stands among those that time alone moves, from 1; 0
+	// for one that is not among them.
+	place int
+}
+
+// rest returns what few servers need, for writing.
+func (rs *RealServer) rest() *more {
+	if rs.more == nil {
+		rs.more = &more{}
+	}
+	return rs.more
+}
+
+// Files are the watched values: those of Config.TrackFiles in their order, then one
+// for each FILE_CHECK.
+func (rs *RealServer) Files() []FileValue {
+	if rs.more == nil {
+		return nil
+	}
+	return rs.more.files
+}
+
+// Dynamic are the weights that checkers ask for, in the order of Config.Checkers;
+// nil as long as none has.
+func (rs *RealServer) Dynamic() []Dynamic {
+	if rs.more == nil {
+		return nil
+	}
+	return rs.more.dynamic
+}
+
+// setDynamic records the weight that a checker asks for and reports whether it is
+// another than before.
+func (rs *RealServer) setDynamic(checker int, d Dynamic) bool {
+	ds := rs.Dynamic()
+	if ds == nil {
+		if d == (Dynamic{}) {
+			return false
+		}
+		ds = make([]Dynamic, len(rs.Checkers))
+		rs.rest().dynamic = ds
+	}
+	was := ds[checker]
+	ds[checker] = d
+	return d != was
 }
 
 // FileValue is a watched file's number with the rule that weighs it.
@@ -92,18 +138,18 @@ func (rs *RealServer) Alive() bool { return rs.alive }
 
 // Weight returns the effective weight, 0..MaxWeight. It is what counts for the
 // quorum; Share is what goes into the table.
-func (rs *RealServer) Weight() int64 { return rs.weight }
+func (rs *RealServer) Weight() int64 { return int64(rs.weight) }
 
 // Maintenance reports whether an operator, files or checks drain a server that would
 // have a weight.
 func (rs *RealServer) Maintenance() bool {
-	return rs.weight == 0 && (rs.Order != Order{} || rs.Config.Weight > 0)
+	return rs.weight == 0 && (rs.Order() != Order{} || rs.Config.Weight > 0)
 }
 
 // setFile records a value; for a FILE_CHECK it is the verdict too, at once and
 // without retries (facts 8.3).
 func (rs *RealServer) setFile(use int, value int64) {
-	f := &rs.Files[use]
+	f := &rs.more.files[use]
 	f.Value = value
 	if f.Checker < 0 {
 		return
@@ -142,25 +188,28 @@ func (rs *RealServer) anyDown() bool {
 // the configured one, so that two such checks add up, and while it is down it
 // contributes nothing. A fault of a weightless track_file is the operator's "out":
 // weight 0, a drain.
-func (rs *RealServer) computeWeight() int64 {
-	if rs.Order.Drain {
+func (rs *RealServer) computeWeight() int32 { return rs.weightUnder(rs.Order()) }
+
+// weightUnder is the weight under an order.
+func (rs *RealServer) weightUnder(o Order) int32 {
+	if o.Drain {
 		return 0
 	}
-	base := rs.BaseWeight()
+	base := rs.baseUnder(o)
 	sum := base
-	for i, d := range rs.Dynamic {
+	for i, d := range rs.Dynamic() {
 		if d.Set && rs.Checkers[i] != Down {
 			sum += d.Weight - base
 		}
 	}
-	for _, f := range rs.Files {
+	for _, f := range rs.Files() {
 		c, fault := f.Status()
 		if fault && f.Checker < 0 {
 			return 0
 		}
 		sum += c
 	}
-	return min(max(sum, 0), MaxWeight)
+	return int32(min(max(sum, 0), MaxWeight))
 }
 
 // QuorumEvent is a move of the quorum.
@@ -192,8 +241,8 @@ type ServerChange struct {
 	WeightChanged bool
 	// ShareChanged: the weight in the table moved, by itself or with the effective
 	// one. KeptChanged and HeldChanged: the floor, or flap damping, took it up or
-	// let it go.
-	ShareChanged, KeptChanged, HeldChanged bool
+	// let it go. RiseChanged: a slow start began or ended.
+	ShareChanged, KeptChanged, HeldChanged, RiseChanged bool
 }
 
 // Change is what an event changed in a virtual server. The real server that the
@@ -219,18 +268,20 @@ type VirtualServer struct {
 	Config  *config.VirtualServer
 	Servers []*RealServer
 
-	sum      int64
+	tally
 	quorumUp bool
-
-	// protected: a server's standing depends on the others or on time. now is the
-	// virtual server's clock, next when it changes something by itself.
-	protected bool
-	now, next time.Time
-	failures  uint64
+	// now is the virtual server's clock; moments are the servers that time alone
+	// moves, with the first of all at the top.
+	now      time.Time
+	moments  moments
+	failures uint64
 }
 
 // Sum returns the weight that is alive.
 func (vs *VirtualServer) Sum() int64 { return vs.sum }
+
+// Alive returns how many servers are alive.
+func (vs *VirtualServer) Alive() int { return vs.tally.alive }
 
 // QuorumUp reports whether the quorum stands.
 func (vs *VirtualServer) QuorumUp() bool { return vs.quorumUp }
@@ -257,40 +308,23 @@ func (vs *VirtualServer) SetVerdict(server, checker int, v Verdict) (Change, err
 // SetDynamic records the weight that a checker asks for, or that it asks for none,
 // and returns what it changes.
 func (vs *VirtualServer) SetDynamic(server, checker int, d Dynamic) (Change, error) {
-	if server < 0 || server >= len(vs.Servers) || checker < 0 || checker >= len(vs.Servers[server].Dynamic) {
+	if server < 0 || server >= len(vs.Servers) || checker < 0 || checker >= len(vs.Servers[server].Checkers) {
 		return Change{}, fmt.Errorf("weight of checker %d of real server %d: no such checker", checker, server)
 	}
-	vs.Servers[server].Dynamic[checker] = d
+	if !vs.Servers[server].setDynamic(checker, d) {
+		return Change{}, nil
+	}
 	return vs.update(server), nil
 }
 
 // SetFile records a watched file's value for one use of it and returns what it
 // changes.
 func (vs *VirtualServer) SetFile(server, use int, value int64) (Change, error) {
-	if server < 0 || server >= len(vs.Servers) || use < 0 || use >= len(vs.Servers[server].Files) {
+	if server < 0 || server >= len(vs.Servers) || use < 0 || use >= len(vs.Servers[server].Files()) {
 		return Change{}, fmt.Errorf("value for track_file use %d of real server %d: no such use", use, server)
 	}
 	vs.Servers[server].setFile(use, value)
 	return vs.update(server), nil
-}
-
-// update works out what a new fact about one server changes. Without protection
-// that is this server alone, and the sum is kept by its difference.
-func (vs *VirtualServer) update(i int) Change {
-	if vs.protected {
-		return vs.settle(i)
-	}
-	rs := vs.Servers[i]
-	was, before := rs.standing, rs.counted()
-	vs.judge(rs)
-	rs.alive, rs.share = rs.passing, rs.weight
-	vs.sum += rs.counted() - before
-	var c Change
-	if sc, changed := rs.compare(was, i); changed {
-		c.Servers = []ServerChange{sc}
-	}
-	c.Quorum = vs.evaluate()
-	return c
 }
 
 // counted is what the server adds to the quorum's sum.
@@ -298,7 +332,7 @@ func (rs *RealServer) counted() int64 {
 	if !rs.alive {
 		return 0
 	}
-	return rs.weight
+	return int64(rs.weight)
 }
 
 // evaluate moves the quorum by keepalived's rule (facts 5.1): gained at quorum +

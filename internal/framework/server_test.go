@@ -282,8 +282,8 @@ func TestC06DynamicWeights(t *testing.T) {
 			next := pool(1, 0, 8)
 			next.RealServers[0].Checkers = cfg.RealServers[0].Checkers
 			after, _ := Next(vs, next, trusted, noFiles)
-			if d := vs.Servers[0].Dynamic; !slices.Equal(d, after.Servers[0].Dynamic) {
-				t.Errorf("dynamic weights %v after the reload, %v before", after.Servers[0].Dynamic, d)
+			if d := vs.Servers[0].Dynamic(); !slices.Equal(d, after.Servers[0].Dynamic()) {
+				t.Errorf("dynamic weights %v after the reload, %v before", after.Servers[0].Dynamic(), d)
 			}
 		})
 	}

@@ -46,29 +46,35 @@ func (vs *VirtualServer) ramp(was []standing) {
 		}
 	}
 	for i, rs := range vs.Servers {
-		usable := rs.alive && rs.weight > 0
-		switch {
-		case !usable || floor || healthy < 2:
-			rs.rising = time.Time{}
-		case !(was[i].alive && was[i].weight > 0) && !rs.cold && rs.Config.SlowStart > 0:
-			rs.rising = vs.now
-		}
-		if rampNext(rs.rising, vs.now, rs.Config.SlowStart).IsZero() {
-			rs.rising = time.Time{}
-		}
-		rs.share = weightAt(rs.weight, rs.rising, vs.now, rs.Config.SlowStart)
-		rs.cold = rs.cold && !usable
+		rs.ramp(was[i], !floor && healthy >= 2, vs.now)
 	}
+}
+
+// ramp works out one server's share; grows says whether its virtual server is one in
+// which weights grow.
+func (rs *RealServer) ramp(was standing, grows bool, now time.Time) {
+	usable, slow := rs.Usable(), rs.Config.SlowStart
+	if usable && grows && !(was.alive && was.weight > 0) && !rs.cold && slow > 0 {
+		rs.rest().rises = now
+	}
+	rs.rising = usable && grows && rs.more != nil && !rampNext(rs.more.rises, now, slow).IsZero()
+	rs.share = rs.weight
+	if rs.rising {
+		rs.share = int32(weightAt(int64(rs.weight), rs.more.rises, now, slow))
+	} else if rs.more != nil {
+		rs.more.rises = time.Time{}
+	}
+	rs.cold = rs.cold && !usable
 }
 
 // Share returns the weight that the server has in the table: the effective one, or
 // less while it starts slowly.
-func (rs *RealServer) Share() int64 { return rs.share }
+func (rs *RealServer) Share() int64 { return int64(rs.share) }
 
 // RisesUntil returns when a slow start ends; zero for none.
 func (rs *RealServer) RisesUntil() time.Time {
-	if rs.rising.IsZero() {
+	if !rs.rising {
 		return time.Time{}
 	}
-	return rs.rising.Add(rs.Config.SlowStart)
+	return rs.more.rises.Add(rs.Config.SlowStart)
 }

@@ -104,12 +104,12 @@ func (d *Dir) read() ([]byte, error) {
 }
 
 // write replaces the file in one step.
-func (d *Dir) write(b []byte) error {
+func (d *Dir) write(content func(io.Writer) error) error {
 	f, err := os.CreateTemp(d.path, tempPattern) // 0600
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(b)
+	err = content(f)
 	if err == nil {
 		err = f.Sync()
 	}

@@ -17,6 +17,10 @@
 // newer release, is set aside under another name, logged and ignored: losing it
 // costs a check, refusing to start would cost the service.
 //
+// A state is encoded while it is written, from lists that are made meanwhile
+// (State.Lists): at ten thousand real servers it is two megabytes of text, which are
+// never in memory at once.
+//
 // The folder belongs to one process at a time (a lock that ends with it): two that
 // write one file would each forget what is the other's.
 package state

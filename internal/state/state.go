@@ -1,9 +1,11 @@
 package state
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"time"
 )
 
@@ -24,6 +26,8 @@ type State struct {
 	Verdicts       []Verdict       `json:"verdicts,omitempty"`
 	// Operator is the part of the commands that operators gave.
 	Operator json.RawMessage `json:"operator,omitempty"`
+	// Lists make more of the lists above; nil for no more.
+	Lists *Lists `json:"-"`
 }
 
 // Service is a service of the kernel's table that is ours.
@@ -34,6 +38,8 @@ type Service struct {
 	// bound.
 	DrainTimeout time.Duration `json:"drain_timeout_ns,omitempty"`
 	Destinations []Destination `json:"destinations,omitempty"`
+	// More are further destinations, made while they are written; nil for no more.
+	More iter.Seq[Destination] `json:"-"`
 }
 
 // Destination is one of ours in a service.
@@ -80,13 +86,11 @@ var ErrNewer = errors.New("written by a newer release")
 
 // Encode returns the file's content.
 func Encode(s *State) ([]byte, error) {
-	c := *s
-	c.Version = Version
-	b, err := json.MarshalIndent(&c, "", " ")
-	if err != nil {
-		return nil, fmt.Errorf("encode the state: %w", err)
+	var b bytes.Buffer
+	if err := s.Write(&b); err != nil {
+		return nil, err
 	}
-	return append(b, '\n'), nil
+	return b.Bytes(), nil
 }
 
 // Decode reads a file's content. What it returns without an error is whole.

@@ -86,10 +86,7 @@ func (w *Writer) Flush() error {
 	if s == nil {
 		return w.failed
 	}
-	b, err := Encode(s)
-	if err == nil {
-		err = w.dir.write(b)
-	}
+	err := w.dir.write(s.Write)
 	if err != nil {
 		err = fmt.Errorf("write %s: %w", w.dir.File(), err)
 		w.mu.Lock()

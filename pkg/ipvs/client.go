@@ -1,6 +1,7 @@
 package ipvs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -206,8 +207,8 @@ func firstErrno(errs []error, errno syscall.Errno) bool {
 // Flags carry Hashed: compare with Flags.Wanted or Service.Canonical.
 func (cl *Client) Services(ctx context.Context) ([]ServiceInfo, error) {
 	got, err := read(ctx, cl, func() ([]ServiceInfo, error) {
-		return list(ctx, cl.c, cmdGetService, nil, decodeService,
-			func(s *ServiceInfo) ServiceKey { return s.ServiceKey })
+		return list(ctx, cl.c, []ServiceInfo{}, cmdGetService, nil, decodeService,
+			func(x, y *ServiceInfo) int { return compareServices(&x.ServiceKey, &y.ServiceKey) })
 	})
 	if err != nil {
 		return nil, readError("list services", ServiceKey{}, err)
@@ -218,21 +219,39 @@ func (cl *Client) Services(ctx context.Context) ([]ServiceInfo, error) {
 // Destinations lists the destinations of a service, the newest first. A service
 // that does not exist gives an empty list, as in the kernel.
 func (cl *Client) Destinations(ctx context.Context, k ServiceKey) ([]DestinationInfo, error) {
+	return cl.AppendDestinations(ctx, []DestinationInfo{}, k)
+}
+
+// AppendDestinations is Destinations into a buffer of the caller's: what is read is
+// appended to buf. What buf had room for is lost if it fails.
+func (cl *Client) AppendDestinations(ctx context.Context, buf []DestinationInfo, k ServiceKey) ([]DestinationInfo, error) {
 	const op = "list destinations"
 	k = k.Canonical()
 	if err := k.check(); err != nil {
 		return nil, readError(op, k, err)
 	}
 	got, err := read(ctx, cl, func() ([]DestinationInfo, error) {
-		return list(ctx, cl.c, cmdGetDest,
+		return list(ctx, cl.c, buf, cmdGetDest,
 			func(b []byte) []byte { return appendServiceKey(b, k) },
 			func(data []byte) (DestinationInfo, error) { return decodeDestination(data, k.Family) },
-			func(d *DestinationInfo) DestinationKey { return d.DestinationKey })
+			func(x, y *DestinationInfo) int { return compareDestinations(&x.DestinationKey, &y.DestinationKey) })
 	})
 	if err != nil {
 		return nil, readError(op, k, err)
 	}
 	return got, nil
+}
+
+func compareServices(x, y *ServiceKey) int {
+	return cmp.Or(x.Addr.Compare(y.Addr), cmp.Compare(x.Port, y.Port), cmp.Compare(x.Protocol, y.Protocol),
+		cmp.Compare(x.FWMark, y.FWMark), cmp.Compare(x.Family, y.Family))
+}
+
+func compareDestinations(x, y *DestinationKey) int {
+	if c := x.Addr.Compare(y.Addr); c != 0 {
+		return c
+	}
+	return cmp.Compare(x.Port, y.Port)
 }
 
 // Service reads one service; a missing one gives fs.ErrNotExist.

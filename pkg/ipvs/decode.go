@@ -77,9 +77,9 @@ func decodeService(data []byte) (ServiceInfo, error) {
 		case svcFWMark:
 			s.FWMark = a.uint32()
 		case svcSchedName:
-			s.Scheduler = a.string()
+			s.Scheduler = a.name()
 		case svcPEName:
-			s.PersistenceEngine = a.string()
+			s.PersistenceEngine = a.name()
 		case svcFlags:
 			// struct ip_vs_flags: flags, mask.
 			if a.sized(8) {

@@ -376,7 +376,8 @@ func FuzzReceive(f *testing.F) {
 		c.seq = 0
 		_ = c.batch(t.Context(), []Op{op, op}, make([]error, 2))
 		c.seq = 0
-		_, _ = list(t.Context(), c, cmdGetService, nil, decodeService, func(s *ServiceInfo) ServiceKey { return s.ServiceKey })
+		_, _ = list(t.Context(), c, nil, cmdGetService, nil, decodeService,
+			func(x, y *ServiceInfo) int { return compareServices(&x.ServiceKey, &y.ServiceKey) })
 		c.seq = 0
 		_, _ = c.call(t.Context(), cmdGetInfo, nil, func([]byte) error { return nil })
 	})

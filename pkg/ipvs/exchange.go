@@ -7,14 +7,16 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 )
 
 const (
-	// batchSize is how many operations go in one send. Measured: 128 is as fast
+	// BatchSize is how many operations go in one send. Measured: 128 is as fast
 	// as 1024, and its answers fit the default receive buffer.
-	batchSize = 128
+	BatchSize = 128
+	batchSize = BatchSize
 
 	// dumpBuffer is the largest datagram that the kernel makes for a dump; it
 	// makes them as large as the reader's buffer was.
@@ -55,6 +57,9 @@ type conn struct {
 	seq     uint32
 	in      []byte
 	out     []byte
+	answers []answer
+	// again has room for finding out whether a list names something twice.
+	again []int32
 	// dirty: the last exchange was given up, what it left is still to be read.
 	dirty bool
 }
@@ -239,7 +244,11 @@ func (c *conn) batch(ctx context.Context, ops []Op, errs []error) (stop error) {
 		return err
 	}
 
-	answers := make([]answer, len(ops))
+	if c.answers == nil {
+		c.answers = make([]answer, batchSize)
+	}
+	answers := c.answers[:len(ops)]
+	clear(answers)
 	var bad error
 	take := func(h header, data []byte) {
 		i := h.seq - base
@@ -422,48 +431,63 @@ func (c *conn) dump(ctx context.Context, cmd uint8, attributes func([]byte) []by
 	return r, result
 }
 
-// list reads a whole list: see the package comment for why a long one is read
-// until two readings agree.
-func list[T any, K comparable](ctx context.Context, c *conn, cmd uint8, attributes func([]byte) []byte,
-	decode func([]byte) (T, error), key func(*T) K) ([]T, error) {
-	var previous []T
+// list appends a whole list to buf: see the package comment for why a long one is read
+// until two readings agree. A reading goes over the one before it, so that there is
+// never more than one in memory.
+func list[T any](ctx context.Context, c *conn, buf []T, cmd uint8, attributes func([]byte) []byte,
+	decode func([]byte) (T, error), compare func(x, y *T) int) ([]T, error) {
+	base := len(buf)
+	previous := -1 // how many the last whole reading had
+	var v T
 	for range dumpAttempts {
-		got := make([]T, 0, len(previous))
+		n, agrees := 0, true
 		r, err := c.dump(ctx, cmd, attributes, func(data []byte) error {
-			v, err := decode(data)
-			if err == nil {
-				got = append(got, v)
+			var err error
+			if v, err = decode(data); err != nil {
+				return err
 			}
-			return err
+			switch at := base + n; {
+			case at < len(buf):
+				agrees = agrees && n < previous && compare(&buf[at], &v) == 0
+				buf[at] = v
+			default:
+				agrees = false
+				buf = append(buf, v)
+			}
+			n++
+			return nil
 		})
 		if err != nil {
 			return nil, err
 		}
+		agrees = agrees && n == previous
+		buf = buf[:base+n]
 		if r.interrupted {
-			previous = nil
+			previous = -1
 			continue
 		}
-		if r.pieces <= 1 || previous != nil && sameKeys(previous, got, key) {
-			return got, nil
+		if r.pieces <= 1 || agrees && c.distinct(n, func(x, y int32) int { return compare(&buf[base+int(x)], &buf[base+int(y)]) }) {
+			return buf, nil
 		}
-		previous = got
+		previous = n
 	}
 	return nil, ErrInterrupted
 }
 
-// sameKeys reports whether two readings name the same entries in the same order,
-// each once.
-func sameKeys[T any, K comparable](a, b []T, key func(*T) K) bool {
-	if len(a) != len(b) {
-		return false
+// distinct reports whether n entries are n different ones.
+func (c *conn) distinct(n int, compare func(x, y int32) int) bool {
+	if cap(c.again) < n {
+		c.again = make([]int32, n)
 	}
-	seen := make(map[K]struct{}, len(a))
-	for i := range a {
-		k := key(&a[i])
-		if k != key(&b[i]) {
+	order := c.again[:n]
+	for i := range order {
+		order[i] = int32(i)
+	}
+	slices.SortFunc(order, compare)
+	for i := 1; i < n; i++ {
+		if compare(order[i-1], order[i]) == 0 {
 			return false
 		}
-		seen[k] = struct{}{}
 	}
-	return len(seen) == len(a)
+	return true
 }

@@ -24,6 +24,18 @@ type netlinkSocket struct {
 	conn *netlink.Conn
 	genl *genetlink.Conn
 	raw  syscall.RawConn
+	// tx and rx are the call that is under way, in one place so that a datagram needs
+	// no closure of its own. One exchange runs at a time.
+	tx, rx transfer
+}
+
+// transfer is one send or receive.
+type transfer struct {
+	b    []byte
+	wait bool
+	n    int
+	err  error
+	run  func(fd uintptr) (done bool)
 }
 
 func openSocket(o options) (socket, error) {
@@ -53,7 +65,9 @@ func openSocket(o options) (socket, error) {
 	_ = conn.SetReadBuffer(receiveBuffer)
 	_ = conn.SetOption(netlink.ExtendedAcknowledge, true)
 	_ = conn.SetOption(netlink.CapAcknowledge, true)
-	return &netlinkSocket{conn: conn, genl: genetlink.NewConn(conn), raw: raw}, nil
+	s := &netlinkSocket{conn: conn, genl: genetlink.NewConn(conn), raw: raw}
+	s.tx.run, s.rx.run = s.tx.send, s.rx.receive
+	return s, nil
 }
 
 // family asks for the number of the IPVS family.
@@ -78,58 +92,58 @@ func (s *netlinkSocket) setDeadline(t time.Time) error { return s.conn.SetDeadli
 func (s *netlinkSocket) close() error                  { return s.conn.Close() }
 
 func (s *netlinkSocket) send(b []byte) error {
-	var err error
-	werr := s.raw.Write(func(fd uintptr) bool {
-		for {
-			err = unix.Sendto(int(fd), b, unix.MSG_DONTWAIT, kernelAddr)
-			switch err {
-			case unix.EINTR:
-				continue
-			case unix.EAGAIN:
-				return false
-			}
-			return true
-		}
-	})
-	if werr != nil {
-		return werr
+	s.tx.b = b
+	if err := s.raw.Write(s.tx.run); err != nil {
+		return err
 	}
-	return os.NewSyscallError("sendto", err)
+	return os.NewSyscallError("sendto", s.tx.err)
+}
+
+func (t *transfer) send(fd uintptr) bool {
+	for {
+		t.err = unix.Sendto(int(fd), t.b, unix.MSG_DONTWAIT, kernelAddr)
+		switch t.err {
+		case unix.EINTR:
+			continue
+		case unix.EAGAIN:
+			return false
+		}
+		return true
+	}
 }
 
 // receive reads one datagram from the kernel. What a process sent is skipped.
 func (s *netlinkSocket) receive(b []byte, wait bool) (int, error) {
-	var (
-		n    int
-		from unix.Sockaddr
-		err  error
-	)
-	rerr := s.raw.Read(func(fd uintptr) bool {
-		for {
-			n, from, err = unix.Recvfrom(int(fd), b, unix.MSG_DONTWAIT|unix.MSG_TRUNC)
-			if err == unix.EINTR {
-				continue
-			}
-			if err == unix.EAGAIN {
-				return !wait
-			}
-			if sa, ok := from.(*unix.SockaddrNetlink); err == nil && ok && sa.Pid != 0 {
-				continue
-			}
-			return true
-		}
-	})
+	s.rx.b, s.rx.wait = b, wait
+	err := s.raw.Read(s.rx.run)
 	switch {
-	case rerr != nil:
-		return 0, rerr
-	case err == unix.EAGAIN:
-		return 0, errNothing
-	case err == unix.ENOBUFS:
-		return 0, errOverrun
 	case err != nil:
-		return 0, os.NewSyscallError("recvfrom", err)
-	case n > len(b):
+		return 0, err
+	case s.rx.err == unix.EAGAIN:
+		return 0, errNothing
+	case s.rx.err == unix.ENOBUFS:
+		return 0, errOverrun
+	case s.rx.err != nil:
+		return 0, os.NewSyscallError("recvfrom", s.rx.err)
+	case s.rx.n > len(b):
 		return 0, errTruncated
 	}
-	return n, nil
+	return s.rx.n, nil
+}
+
+func (t *transfer) receive(fd uintptr) bool {
+	for {
+		var from unix.Sockaddr
+		t.n, from, t.err = unix.Recvfrom(int(fd), t.b, unix.MSG_DONTWAIT|unix.MSG_TRUNC)
+		switch t.err {
+		case unix.EINTR:
+			continue
+		case unix.EAGAIN:
+			return !t.wait
+		}
+		if sa, ok := from.(*unix.SockaddrNetlink); t.err == nil && ok && sa.Pid != 0 {
+			continue
+		}
+		return true
+	}
 }

@@ -1,6 +1,7 @@
 package ipvs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -171,7 +172,8 @@ func (c *conn) stopDaemon(ctx context.Context, s SyncState) (sent bool, err erro
 // SyncDaemons lists the daemons that run, the master first.
 func (cl *Client) SyncDaemons(ctx context.Context) ([]SyncDaemon, error) {
 	got, err := read(ctx, cl, func() ([]SyncDaemon, error) {
-		return list(ctx, cl.c, cmdGetDaemon, nil, decodeDaemon, func(d *SyncDaemon) SyncState { return d.State })
+		return list(ctx, cl.c, []SyncDaemon{}, cmdGetDaemon, nil, decodeDaemon,
+			func(x, y *SyncDaemon) int { return cmp.Compare(x.State, y.State) })
 	})
 	if err != nil {
 		return nil, readError("list sync daemons", ServiceKey{}, err)

@@ -193,3 +193,28 @@ func (a *attrs) string() string {
 	}
 	return string(a.data)
 }
+
+// name is string without a copy of the names that are common in a table.
+func (a *attrs) name() string {
+	b := a.data
+	if n := len(b); n > 0 && b[n-1] == 0 {
+		b = b[:n-1]
+	}
+	switch string(b) {
+	case "rr":
+		return "rr"
+	case "wrr":
+		return "wrr"
+	case "lc":
+		return "lc"
+	case "wlc":
+		return "wlc"
+	case "sh":
+		return "sh"
+	case "mh":
+		return "mh"
+	case "sip":
+		return "sip"
+	}
+	return a.string()
+}

@@ -4,7 +4,7 @@
 // whose fault an error is (Classify) and says it to people (Outcome).
 //
 // It deliberately knows nothing of what is said over a connection: who dials reads
-// and writes.
+// and writes, or is a checker.Conversation that Converse leads.
 //
 // # Decisions
 //
@@ -96,13 +96,9 @@ func TCP(ctx context.Context, c *config.Connection) (*Conn, error) {
 		return nil, err
 	}
 	fail := s.fail
-	fd, err := unix.Socket(s.family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
+	fd, err := Open(s.family, c)
 	if err != nil {
-		return nil, fail("socket", "", false, err)
-	}
-	if op, local, err := prepare(fd, c, true); err != nil {
-		unix.Close(fd)
-		return nil, fail(op, local, false, err)
+		return nil, err
 	}
 	err = unix.Connect(fd, s.to)
 	if err != nil && err != unix.EINPROGRESS && err != unix.EINTR {
@@ -110,7 +106,7 @@ func TCP(ctx context.Context, c *config.Connection) (*Conn, error) {
 		return nil, fail("connect", source(c), false, err)
 	}
 	// From here on the descriptor is the poller's.
-	conn := &Conn{f: os.NewFile(uintptr(fd), "tcp"), target: s.target, abort: c.BindAddr.IsValid() && c.BindPort != 0}
+	conn := &Conn{f: os.NewFile(uintptr(fd), "tcp"), target: s.target, abort: Abortive(c)}
 	if err := conn.f.SetDeadline(s.deadline); err != nil {
 		conn.f.Close()
 		return nil, fail("socket", "", false, err)
@@ -300,8 +296,8 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Close closes the connection normally (FIN), or by reset if its source port was
-// given.
+// Close closes the connection normally (FIN), or by reset if that is configured or
+// its source port was given.
 func (c *Conn) Close() error {
 	if c.abort {
 		return c.Abort()

@@ -43,6 +43,22 @@
 // pattern that must match the body's first byte needs the multiline option, or to
 // match the blank line. See Pattern for the language.
 //
+// What is said and how an answer is judged is one conversation (see
+// checker.Conversation) without any I/O. An HTTP_GET without regex is that, and who
+// runs it may lead thousands on one thread: a call costs at most the digest of the
+// bytes that came. A handshake or a regex that backtracks would hold all the others
+// up, so checks with TLS or a regex are probes only, and lead the same conversation
+// on a goroutine of their own.
+//
+// No byte of a header is kept. Status and Content-Length are found as the bytes
+// come, by automata of a few words, so that a server that dribbles costs no buffer
+// and the verdict cannot depend on segments. The state of a run comes from a pool
+// and goes back at its end, and the request is written anew each time: an idle probe
+// is three words, where the request alone would be a hundred bytes.
+//
+// After a failed send the answer that the server had sent before counts, if it is
+// whole; also if it is wrong, since that says more than the broken connection.
+//
 // Redirects are not followed. Certificates are not verified, old protocol
 // versions and ciphers are accepted: it is a check of a server on a network of
 // ours, and keepalived does the same.

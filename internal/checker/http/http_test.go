@@ -118,7 +118,7 @@ func TestC22RequestBytes(t *testing.T) {
 	}
 	for _, tt := range tests {
 		c := &config.Checker{Conn: config.Connection{Target: netip.MustParseAddrPort(tt.target)}, HTTP: &config.HTTP{Protocol: tt.protocol, VirtualHost: tt.vhost}}
-		if got := string(request(c, &tt.url)); got != tt.want {
+		if got := string(appendRequest(nil, c, &tt.url)); got != tt.want {
 			t.Errorf("%s:\n got %q\nwant %q", tt.name, got, tt.want)
 		}
 	}

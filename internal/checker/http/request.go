@@ -2,25 +2,33 @@ package http
 
 import "github.com/sluice-lb/sluice/internal/config"
 
-// request is what is sent for u: keepalived's bytes. In particular the Host
-// header is the url's virtualhost, else the checker's, exactly as written, else
+// appendRequest appends what is sent for u: keepalived's bytes. In particular the
+// Host header is the url's virtualhost, else the checker's, exactly as written, else
 // the target's address and port, always with the port.
-func request(c *config.Checker, u *config.URL) []byte {
-	version, cl := "1.0", ""
+func appendRequest(b []byte, c *config.Checker, u *config.URL) []byte {
+	version, closing := "1.0", ""
 	switch c.HTTP.Protocol {
 	case config.HTTP10C:
-		cl = "Connection: close\r\n"
+		closing = "Connection: close\r\n"
 	case config.HTTP11:
-		version, cl = "1.1", "Connection: close\r\n"
+		version, closing = "1.1", "Connection: close\r\n"
 	}
-	host := u.VirtualHost
-	if host == "" {
-		host = c.HTTP.VirtualHost
+	b = append(b, "GET "...)
+	b = append(b, u.Path...)
+	b = append(b, " HTTP/"...)
+	b = append(b, version...)
+	b = append(b, "\r\nUser-Agent: KeepAliveClient\r\n"...)
+	b = append(b, closing...)
+	b = append(b, "Host: "...)
+	switch {
+	case u.VirtualHost != "":
+		b = append(b, u.VirtualHost...)
+	case c.HTTP.VirtualHost != "":
+		b = append(b, c.HTTP.VirtualHost...)
+	default:
+		b = c.Conn.Target.AppendTo(b)
 	}
-	if host == "" {
-		host = c.Conn.Target.String()
-	}
-	return []byte("GET " + u.Path + " HTTP/" + version + "\r\nUser-Agent: KeepAliveClient\r\n" + cl + "Host: " + host + "\r\n\r\n")
+	return append(b, "\r\n\r\n"...)
 }
 
 // serverName is the TLS server name for u, "" to send none. Unlike Host, the real

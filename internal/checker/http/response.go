@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"hash"
 	"strconv"
+
+	"github.com/sluice-lb/sluice/internal/config"
 )
 
 // Bounds of an answer, in bytes.
@@ -20,27 +22,44 @@ const (
 )
 
 // response reads one answer from chunks of any size. What it finds depends on the
-// bytes alone, not on how they were cut.
+// bytes alone, not on how they were cut. It keeps none of them unless a regex wants
+// to see them, and is ready for the next answer after reset.
 type response struct {
-	accept func(status int) bool
-	keep   bool      // the body, for a regex
-	sum    hash.Hash // of the body, nil without digest
+	accept []config.StatusRange
+	digest bool
+	keep   bool // the answer, for a regex
 
-	raw     []byte // the header, and the body with keep
-	scanned int    // raw[:scanned] has no empty line
-	status  int    // 0 until known
-	header  int    // the header's length with its empty line, 0 until known
-	length  int64  // Content-Length, -1 unknown
-	got     int64  // body bytes
-	done    bool
+	first  statusLine
+	field  lengthField
+	size   int // bytes of the header so far
+	line   int // bytes of its current line so far
+	bare   bool
+	status int   // 0 until known
+	header int   // the header's length with its empty line, 0 until known
+	length int64 // Content-Length, -1 unknown
+	got    int64 // body bytes
+	done   bool
+
+	sum  hash.Hash // of the body; nil until a digest was wanted for the first time
+	sum0 [md5.Size]byte
+	raw  []byte // the header and the body with keep
 }
 
-func newResponse(accept func(int) bool, digest, regex bool) *response {
-	r := &response{accept: accept, keep: regex, length: -1}
-	if digest {
+// reset makes r ready for an answer.
+func (r *response) reset(accept []config.StatusRange, digest, keep bool) {
+	r.accept, r.digest, r.keep = accept, digest, keep
+	r.first.reset()
+	r.field.reset()
+	r.size, r.line, r.bare = 0, 0, false
+	r.status, r.header, r.length, r.got, r.done = 0, 0, -1, 0, false
+	r.raw = r.raw[:0]
+	switch {
+	case !digest:
+	case r.sum == nil:
 		r.sum = md5.New()
+	default:
+		r.sum.Reset()
 	}
-	return r
 }
 
 // statusError is a status that is not accepted.
@@ -54,70 +73,81 @@ var errHeaderBound = fmt.Errorf("header does not end within %d bytes", MaxHeader
 // an error it must not be called again.
 func (r *response) feed(p []byte) (done bool, err error) {
 	if r.header == 0 {
-		n := min(len(p), MaxHeader-len(r.raw))
-		before := len(r.raw)
-		r.raw = append(r.raw, p[:n]...)
-		if err := r.readHeader(); err != nil {
+		head := p[:min(len(p), MaxHeader-r.size)]
+		before := r.size
+		err := r.readHeader(head)
+		if r.keep {
+			r.raw = append(r.raw, head[:r.size-before]...)
+		}
+		switch {
+		case err != nil:
 			return true, err
-		}
-		if r.header == 0 {
-			if len(r.raw) == MaxHeader {
-				return true, errHeaderBound
-			}
+		case r.header == 0 && r.size == MaxHeader:
+			return true, errHeaderBound
+		case r.header == 0:
 			return false, nil
-		}
-		p = p[r.header-before:]
-		r.raw = r.raw[:r.header]
-		if r.done {
+		case r.done:
 			return true, nil
 		}
+		p = p[r.size-before:]
 	}
 	return r.readBody(p)
 }
 
-func (r *response) readHeader() error {
-	if r.status == 0 {
-		// Until the status is known, no line before scanned has ended.
-		end := bytes.IndexByte(r.raw[r.scanned:], '\n')
+// readHeader takes bytes up to the header's end.
+func (r *response) readHeader(p []byte) error {
+	for len(p) > 0 && r.header == 0 {
+		end := bytes.IndexByte(p, '\n')
 		if end < 0 {
-			r.scanned = len(r.raw)
+			r.part(p)
+			r.size += len(p)
 			return nil
 		}
-		var err error
-		if r.status, err = parseStatus(r.raw[:r.scanned+end]); err != nil {
+		r.part(p[:end])
+		r.size += end + 1
+		p = p[end+1:]
+		if err := r.endLine(); err != nil {
 			return err
 		}
-		r.scanned += end
-		if !r.accept(r.status) {
+	}
+	return nil
+}
+
+// part takes bytes of the current line, without its line feed.
+func (r *response) part(p []byte) {
+	if len(p) == 0 {
+		return
+	}
+	if r.status == 0 {
+		r.first.take(p)
+	}
+	r.field.take(p)
+	r.bare = r.line == 0 && len(p) == 1 && p[0] == '\r'
+	r.line += len(p)
+}
+
+// endLine is called at each line feed of the header.
+func (r *response) endLine() error {
+	empty := r.line == 0 || r.bare
+	r.line, r.bare = 0, false
+	r.field.endLine()
+	if r.status == 0 {
+		var err error
+		if r.status, err = r.first.status(); err != nil {
+			return err
+		}
+		if !accepts(r.accept, r.status) {
 			return statusError(r.status)
 		}
-	}
-	// scanned stands at a line end that may be followed by the empty line.
-	for {
-		end := bytes.IndexByte(r.raw[r.scanned:], '\n')
-		if end < 0 {
-			r.scanned = len(r.raw)
-			return nil
-		}
-		at := r.scanned + end
-		rest := r.raw[at+1:]
-		switch {
-		case len(rest) > 0 && rest[0] == '\n':
-			r.header = at + 2
-		case len(rest) > 1 && rest[0] == '\r' && rest[1] == '\n':
-			r.header = at + 3
-		case len(rest) == 0, len(rest) == 1 && rest[0] == '\r':
-			r.scanned = at // not known yet: come back to this line end
-			return nil
-		default:
-			r.scanned = at + 1
-			continue
-		}
-		r.length = contentLength(r.raw[:r.header])
-		bodiless := r.status == 204 || r.status == 304
-		r.done = !r.keep && r.sum == nil || bodiless || r.length == 0
 		return nil
 	}
+	if !empty {
+		return nil
+	}
+	r.header, r.length = r.size, r.field.length()
+	bodiless := r.status == 204 || r.status == 304
+	r.done = !r.keep && !r.digest || bodiless || r.length == 0
+	return nil
 }
 
 func (r *response) readBody(p []byte) (bool, error) {
@@ -134,7 +164,7 @@ func (r *response) readBody(p []byte) (bool, error) {
 	if r.keep {
 		r.raw = append(r.raw, p...)
 	}
-	if r.sum != nil {
+	if r.digest {
 		r.sum.Write(p)
 	}
 	r.got += int64(len(p))
@@ -142,61 +172,53 @@ func (r *response) readBody(p []byte) (bool, error) {
 	return r.done, nil
 }
 
+// bodySum is the digest of the body so far.
+func (r *response) bodySum() [md5.Size]byte {
+	r.sum.Sum(r.sum0[:0])
+	return r.sum0
+}
+
 // end says what it means that no more bytes come.
 func (r *response) end() error {
 	switch {
 	case r.header > 0:
 		return nil
-	case len(r.raw) == 0:
+	case r.size == 0:
 		return errors.New("connection closed without an answer")
 	case r.status == 0:
-		return fmt.Errorf("connection closed within the status line after %d bytes", len(r.raw))
+		return fmt.Errorf("connection closed within the status line after %d bytes", r.size)
 	}
-	return fmt.Errorf("connection closed within the header after %d bytes", len(r.raw))
+	return fmt.Errorf("connection closed within the header after %d bytes", r.size)
 }
 
 // short tells whether the body ended before its Content-Length.
 func (r *response) short() bool { return r.header > 0 && !r.done && r.length > r.got }
 
-// parseStatus takes the three digits after the line's first blank, which a blank
-// or the end of the line must follow.
-func parseStatus(line []byte) (int, error) {
-	line = bytes.TrimSuffix(line, []byte("\r"))
-	_, rest, ok := bytes.Cut(line, []byte(" "))
-	digit := func(i int) bool { return rest[i] >= '0' && rest[i] <= '9' }
-	if !ok || len(rest) < 3 || !digit(0) || !digit(1) || !digit(2) || len(rest) > 3 && rest[3] != ' ' {
-		return 0, fmt.Errorf("no status in first line %s", quote(line))
+// note is for a body that ended before its Content-Length.
+func (r *response) note() string {
+	if !r.short() {
+		return ""
 	}
-	status := int(rest[0]-'0')*100 + int(rest[1]-'0')*10 + int(rest[2]-'0')
-	if status == 0 {
-		return 0, fmt.Errorf("no status in first line %s", quote(line))
-	}
-	return status, nil
+	return fmt.Sprintf(" (Content-Length says %d, %d bytes came)", r.length, r.got)
 }
 
-// contentLength returns the first Content-Length field, -1 if there is none or it
-// is malformed.
-func contentLength(header []byte) int64 {
-	const name = "content-length:"
-	for line := range bytes.Lines(header) {
-		if len(line) < len(name) || !bytes.EqualFold(line[:len(name)], []byte(name)) {
-			continue
-		}
-		value := bytes.Trim(line[len(name):], " \t\r\n")
-		n, err := strconv.ParseUint(string(value), 10, 62)
-		if err != nil {
-			return -1
-		}
-		return int64(n)
+// step is what is being read.
+func (r *response) step() string {
+	switch {
+	case r.status == 0:
+		return "status"
+	case r.header == 0:
+		return "header"
 	}
-	return -1
+	return "body"
 }
 
-// quote shows the beginning of foreign bytes in a message.
-func quote(p []byte) string {
-	const most = 60
-	if len(p) > most {
-		return strconv.QuoteToASCII(string(p[:most])) + "..."
+// accepts tells whether a status is in one of the ranges.
+func accepts(ranges []config.StatusRange, status int) bool {
+	for _, s := range ranges {
+		if s.First <= status && status <= s.Last {
+			return true
+		}
 	}
-	return strconv.QuoteToASCII(string(p))
+	return false
 }

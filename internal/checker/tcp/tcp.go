@@ -1,8 +1,8 @@
 // Package tcp is TCP_CHECK: the target is well when a connection to it can be
 // made. Nothing is sent and nothing is read; the connection is closed normally
-// at once (see checker/dial for the exception with a fixed source port), as
-// keepalived does. A peer that sent a greeting in the meantime sees a reset, since
-// the kernel answers unread data that way.
+// at once, or by reset if checker_close says so (see checker/dial for the other
+// exception, a fixed source port), as keepalived does. A peer that sent a greeting
+// in the meantime sees a reset, since the kernel answers unread data that way.
 package tcp
 
 import (
@@ -14,25 +14,64 @@ import (
 	"github.com/sluice-lb/sluice/internal/config"
 )
 
+// probe is led by a reactor or by its own Run.
 type probe struct {
-	conn   config.Connection
-	target string
+	conn *config.Connection
+	// Of the run under way: when it began and, once it has failed, its outcome.
+	began  time.Time
+	failed *checker.Outcome
 }
 
-// New returns the probe of a TCP_CHECK.
-func New(c *config.Checker) checker.Probe {
-	return &probe{conn: c.Conn, target: c.Conn.Target.String()}
+var (
+	_ checker.Probe        = (*probe)(nil)
+	_ checker.Conversation = (*probe)(nil)
+)
+
+// New returns the probe of a TCP_CHECK. The configuration must not change any more.
+func New(c *config.Checker) checker.Probe { return &probe{conn: &c.Conn} }
+
+var connected = checker.Outcome{Result: checker.OK, Reason: "connected"}
+
+func (p *probe) outcome(err error) checker.Outcome {
+	return dial.Outcome("connect to", p.conn.Target.String(), err, p.began)
 }
 
 // Run connects once.
 func (p *probe) Run(ctx context.Context) checker.Outcome {
-	began := time.Now()
-	conn, err := dial.TCP(ctx, &p.conn)
+	p.began = time.Now()
+	conn, err := dial.TCP(ctx, p.conn)
 	if err != nil {
-		return dial.Outcome("connect to", p.target, err, began)
+		return p.outcome(err)
 	}
-	took := time.Since(began)
+	o := connected
+	o.Took = time.Since(p.began)
 	// Whether the close went well says nothing about the server.
 	_ = conn.Close()
-	return checker.Outcome{Result: checker.OK, Reason: "connected", Took: took}
+	return o
+}
+
+// Begin asks for the one connection.
+func (p *probe) Begin() *config.Connection {
+	p.began, p.failed = time.Now(), nil
+	return p.conn
+}
+
+// Connected has nothing to say and nothing to hear.
+func (p *probe) Connected() (send []byte, listen bool) { return nil, false }
+
+// Received is not called.
+func (p *probe) Received([]byte) (done bool) { return true }
+
+// Ended keeps why there was no connection.
+func (p *probe) Ended(_ checker.Step, err error) {
+	o := p.outcome(err)
+	p.failed = &o
+}
+
+// Next ends the run.
+func (p *probe) Next() (*config.Connection, checker.Outcome) {
+	if p.failed != nil {
+		return nil, *p.failed
+	}
+	return nil, connected
 }

@@ -6,6 +6,11 @@
 // decision whether the file may be used is made once, from the whole list.
 package diag
 
+import (
+	"math"
+	"unique"
+)
+
 // Severity says what becomes of the configuration because of a finding.
 type Severity int
 
@@ -57,12 +62,47 @@ const (
 )
 
 // Pos is a place in a configuration file. Line and Col count from 1; Col counts
-// characters, not bytes. The zero Pos means that no place is known.
+// characters, not bytes. The zero Pos means that no place is known. There is one
+// for every real server and check as long as the configuration lives, so that it
+// takes 16 bytes: names of files are kept once each.
 type Pos struct {
-	File string
-	Line int
-	Col  int
+	Line, Col int32
+	file      unique.Handle[string]
 }
+
+// At returns the place in a file; 0 is a line or column that is not known.
+func At(file string, line, col int) Pos {
+	p := Pos{Line: bounded(line), Col: bounded(col)}
+	if file != "" {
+		p.file = unique.Make(file)
+	}
+	return p
+}
+
+func bounded(n int) int32 { return int32(min(max(n, 0), math.MaxInt32)) }
+
+// On returns a place in the same file.
+func (p Pos) On(line, col int) Pos {
+	p.Line, p.Col = bounded(line), bounded(col)
+	return p
+}
+
+// File returns the name of the file, "" if none is known.
+func (p Pos) File() string {
+	if p.file == (unique.Handle[string]{}) {
+		return ""
+	}
+	return p.file.Value()
+}
+
+// SameFile tells whether two places are in one file.
+func (p Pos) SameFile(q Pos) bool { return p.file == q.file }
+
+// SameLine tells whether two places are on one line.
+func (p Pos) SameLine(q Pos) bool { return p.Line == q.Line && p.file == q.file }
+
+// Equal tells whether two places are the same; == says it too.
+func (p Pos) Equal(q Pos) bool { return p == q }
 
 // Diagnostic is one finding.
 type Diagnostic struct {

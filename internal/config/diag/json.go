@@ -32,7 +32,7 @@ func (l List) WriteJSON(w io.Writer) error {
 	for i := range l {
 		d := &l[i]
 		f := jsonFinding{
-			File: d.Pos.File, Line: d.Pos.Line, Col: d.Pos.Col, Width: d.Width,
+			File: d.Pos.File(), Line: int(d.Pos.Line), Col: int(d.Pos.Col), Width: d.Width,
 			Severity: d.Severity.String(), Class: d.Class.String(), Code: d.Code,
 			Message: d.Message, Notes: d.Notes, Hint: d.Hint,
 		}

@@ -10,15 +10,16 @@ import (
 // String returns "file:line:col", as compilers print it and editors jump to.
 // What is not known is left out; the zero Pos is "-".
 func (p Pos) String() string {
+	file := p.File()
 	switch {
-	case p.Line == 0 && p.File == "":
+	case p.Line == 0 && file == "":
 		return "-"
 	case p.Line == 0:
-		return p.File
+		return file
 	case p.Col == 0:
-		return fmt.Sprintf("%s:%d", p.File, p.Line)
+		return fmt.Sprintf("%s:%d", file, p.Line)
 	}
-	return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Col)
+	return fmt.Sprintf("%s:%d:%d", file, p.Line, p.Col)
 }
 
 // String returns the class in one word, as WriteJSON writes it.
@@ -77,7 +78,7 @@ func (l List) Sort(files ...string) {
 		}
 	}
 	for i := range l {
-		f := l[i].Pos.File
+		f := l[i].Pos.File()
 		if _, known := order[f]; !known && f != "" {
 			order[f] = len(order)
 		}
@@ -87,7 +88,7 @@ func (l List) Sort(files ...string) {
 	}
 	slices.SortStableFunc(l, func(a, b Diagnostic) int {
 		return cmp.Or(
-			cmp.Compare(order[a.Pos.File], order[b.Pos.File]),
+			cmp.Compare(order[a.Pos.File()], order[b.Pos.File()]),
 			cmp.Compare(a.Pos.Line, b.Pos.Line),
 			cmp.Compare(a.Pos.Col, b.Pos.Col),
 		)

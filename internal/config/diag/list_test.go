@@ -14,9 +14,9 @@ func TestPosString(t *testing.T) {
 		want string
 	}{
 		{Pos{}, "-"},
-		{Pos{File: "a.conf"}, "a.conf"},
-		{Pos{File: "a.conf", Line: 3}, "a.conf:3"},
-		{Pos{File: "a.conf", Line: 3, Col: 7}, "a.conf:3:7"},
+		{At("a.conf", 0, 0), "a.conf"},
+		{At("a.conf", 3, 0), "a.conf:3"},
+		{At("a.conf", 3, 7), "a.conf:3:7"},
 	} {
 		if got := tt.pos.String(); got != tt.want {
 			t.Errorf("%#v: got %q, want %q", tt.pos, got, tt.want)
@@ -29,7 +29,7 @@ func TestDiagnosticString(t *testing.T) {
 		d    Diagnostic
 		want string
 	}{
-		{Diagnostic{Severity: Error, Code: "E101", Pos: Pos{"a", 1, 2}, Message: `unknown keyword "x"`}, `a:1:2: error: unknown keyword "x" [E101]`},
+		{Diagnostic{Severity: Error, Code: "E101", Pos: At("a", 1, 2), Message: `unknown keyword "x"`}, `a:1:2: error: unknown keyword "x" [E101]`},
 		{Diagnostic{Severity: Fatal, Message: "no file"}, "fatal: no file"},
 		{Diagnostic{Severity: Notice, Message: "a\x1b[31m\nb"}, "notice: a\uFFFD[31m b"},
 		{Diagnostic{Severity: Severity(9), Message: "m"}, "unknown: m"},
@@ -89,9 +89,9 @@ func TestCountsAndErrors(t *testing.T) {
 }
 
 func TestKey(t *testing.T) {
-	base := Diagnostic{Code: "E1", Message: "m", Source: "  weight x", Pos: Pos{"a", 4, 2}, Notes: []string{"line 4"}}
+	base := Diagnostic{Code: "E1", Message: "m", Source: "  weight x", Pos: At("a", 4, 2), Notes: []string{"line 4"}}
 	moved := base
-	moved.Pos, moved.Source, moved.Notes = Pos{"b", 9, 1}, "\tweight x ", nil
+	moved.Pos, moved.Source, moved.Notes = At("b", 9, 1), "\tweight x ", nil
 	if base.Key() != moved.Key() {
 		t.Error("a finding that moved counts as another one")
 	}
@@ -110,13 +110,13 @@ func TestKey(t *testing.T) {
 
 func TestSort(t *testing.T) {
 	l := List{
-		{Pos: Pos{"", 0, 0}, Code: "nowhere"},
-		{Pos: Pos{"b", 1, 1}, Code: "b1"},
-		{Pos: Pos{"a", 2, 5}, Code: "a2-first"},
-		{Pos: Pos{"a", 2, 5}, Code: "a2-second"},
-		{Pos: Pos{"a", 2, 1}, Code: "a2-left"},
-		{Pos: Pos{"c", 1, 1}, Code: "c1"},
-		{Pos: Pos{"a", 1, 9}, Code: "a1"},
+		{Pos: At("", 0, 0), Code: "nowhere"},
+		{Pos: At("b", 1, 1), Code: "b1"},
+		{Pos: At("a", 2, 5), Code: "a2-first"},
+		{Pos: At("a", 2, 5), Code: "a2-second"},
+		{Pos: At("a", 2, 1), Code: "a2-left"},
+		{Pos: At("c", 1, 1), Code: "c1"},
+		{Pos: At("a", 1, 9), Code: "a1"},
 	}
 	order := func() (codes []string) {
 		for _, d := range l {
@@ -138,9 +138,9 @@ func TestSortKeepsEverything(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var l List
 		for i := range rapid.IntRange(0, 30).Draw(t, "n") {
-			l = append(l, Diagnostic{Width: i, Pos: Pos{
+			l = append(l, Diagnostic{Width: i, Pos: At(
 				rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "file"),
-				rapid.IntRange(0, 3).Draw(t, "line"), rapid.IntRange(0, 3).Draw(t, "col")}})
+				rapid.IntRange(0, 3).Draw(t, "line"), rapid.IntRange(0, 3).Draw(t, "col"))})
 		}
 		sorted := slices.Clone(l)
 		sorted.Sort("b", "a")
@@ -149,7 +149,7 @@ func TestSortKeepsEverything(t *testing.T) {
 			if a.Pos == b.Pos && a.Width > b.Width {
 				t.Fatalf("not stable: %v before %v", a, b)
 			}
-			if a.Pos.File == b.Pos.File && (a.Pos.Line > b.Pos.Line || a.Pos.Line == b.Pos.Line && a.Pos.Col > b.Pos.Col) {
+			if a.Pos.SameFile(b.Pos) && (a.Pos.Line > b.Pos.Line || a.Pos.Line == b.Pos.Line && a.Pos.Col > b.Pos.Col) {
 				t.Fatalf("out of order: %v before %v", a.Pos, b.Pos)
 			}
 		}

@@ -90,7 +90,7 @@ func (d *Diagnostic) excerpt(columns int) (text, caret string) {
 		columns = 120
 	}
 	columns = max(columns, 20)
-	col := max(d.Pos.Col, 1)
+	col := max(int(d.Pos.Col), 1)
 
 	window, before, more := cut(d.Source, col-1, columns)
 	at := col - 1 - before // index of the caret's rune in the window

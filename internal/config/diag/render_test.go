@@ -30,7 +30,7 @@ func TestWriteText(t *testing.T) {
 		want string
 	}{
 		"with everything": {
-			Diagnostic{Severity: Error, Code: "E113", Pos: Pos{"/etc/k.conf", 42, 16}, Width: 10,
+			Diagnostic{Severity: Error, Code: "E113", Pos: At("/etc/k.conf", 42, 16), Width: 10,
 				Source: "        weight 3000000000", Message: "weight 3000000000 is outside 0-2147483647",
 				Notes: []string{"in real_server 10.0.0.11 80 (line 40)"}, Hint: "the virtual server's weight (1) is used"},
 			lines("/etc/k.conf:42:16: error: weight 3000000000 is outside 0-2147483647 [E113]",
@@ -40,42 +40,42 @@ func TestWriteText(t *testing.T) {
 				"   the virtual server's weight (1) is used"),
 		},
 		"tabs keep the caret in line": {
-			Diagnostic{Severity: Warning, Code: "W1", Pos: Pos{"f", 7, 4}, Width: 3, Source: "\t\tä abc", Message: "m"},
+			Diagnostic{Severity: Warning, Code: "W1", Pos: At("f", 7, 4), Width: 3, Source: "\t\tä abc", Message: "m"},
 			lines("f:7:4: warning: m [W1]", "    7 | \t\tä abc", "      | \t\t ^~~"),
 		},
 		"wide characters count two cells": {
-			Diagnostic{Severity: Error, Pos: Pos{"f", 7, 4}, Width: 2, Source: "名前 値段 x", Message: "m"},
+			Diagnostic{Severity: Error, Pos: At("f", 7, 4), Width: 2, Source: "名前 値段 x", Message: "m"},
 			lines("f:7:4: error: m", "    7 | 名前 値段 x", "      |      ^~~~"),
 		},
 		"combining marks count none": {
-			Diagnostic{Severity: Error, Pos: Pos{"f", 7, 4}, Width: 1, Source: "e\u0301 x", Message: "m"},
+			Diagnostic{Severity: Error, Pos: At("f", 7, 4), Width: 1, Source: "e\u0301 x", Message: "m"},
 			lines("f:7:4: error: m", "    7 | e\u0301 x", "      |   ^"),
 		},
 		"no column, no caret": {
-			Diagnostic{Severity: Error, Pos: Pos{"f", 7, 0}, Source: "a", Message: "m"},
+			Diagnostic{Severity: Error, Pos: At("f", 7, 0), Source: "a", Message: "m"},
 			lines("f:7: error: m", "    7 | a"),
 		},
 		"no source": {
-			Diagnostic{Severity: Fatal, Code: "F2", Pos: Pos{"f", 0, 0}, Message: "no such file", Hint: "check it"},
+			Diagnostic{Severity: Fatal, Code: "F2", Pos: At("f", 0, 0), Message: "no such file", Hint: "check it"},
 			lines("f: fatal: no such file [F2]", "   check it"),
 		},
 		"nowhere": {
 			Diagnostic{Severity: Notice, Message: "m"}, "notice: m\n",
 		},
 		"width beyond the line": {
-			Diagnostic{Severity: Error, Pos: Pos{"f", 1, 3}, Width: 99, Source: "a bc", Message: "m"},
+			Diagnostic{Severity: Error, Pos: At("f", 1, 3), Width: 99, Source: "a bc", Message: "m"},
 			lines("f:1:3: error: m", "    1 | a bc", "      |   ^~"),
 		},
 		"behind the line": {
-			Diagnostic{Severity: Error, Pos: Pos{"f", 1, 6}, Width: 2, Source: "a bc", Message: "m"},
+			Diagnostic{Severity: Error, Pos: At("f", 1, 6), Width: 2, Source: "a bc", Message: "m"},
 			lines("f:1:6: error: m", "    1 | a bc", "      |      ^"),
 		},
 		"a large line number": {
-			Diagnostic{Severity: Error, Pos: Pos{"f", 1234567, 1}, Width: 1, Source: "a", Message: "m"},
+			Diagnostic{Severity: Error, Pos: At("f", 1234567, 1), Width: 1, Source: "a", Message: "m"},
 			lines("f:1234567:1: error: m", "1234567 | a", "        | ^"),
 		},
 		"control characters": {
-			Diagnostic{Severity: Error, Pos: Pos{"f", 1, 5}, Width: 1, Source: "\x1b]0\a x \xff\u202e", Message: "bad \x1b[2J", Hint: "h\r"},
+			Diagnostic{Severity: Error, Pos: At("f", 1, 5), Width: 1, Source: "\x1b]0\a x \xff\u202e", Message: "bad \x1b[2J", Hint: "h\r"},
 			lines("f:1:5: error: bad \uFFFD[2J", "    1 | \uFFFD]0\uFFFD x \uFFFD\uFFFD", "      |     ^", "   h\uFFFD"),
 		},
 	} {
@@ -88,7 +88,7 @@ func TestWriteText(t *testing.T) {
 }
 
 func TestWriteTextColor(t *testing.T) {
-	d := Diagnostic{Severity: Error, Pos: Pos{"f", 1, 1}, Width: 1, Source: "a", Message: "m"}
+	d := Diagnostic{Severity: Error, Pos: At("f", 1, 1), Width: 1, Source: "a", Message: "m"}
 	plain := text(t, TextOptions{}, d)
 	colored := text(t, TextOptions{Color: true}, d)
 	if plain == colored || !strings.Contains(colored, "\x1b[1;31merror:\x1b[0m m") {
@@ -98,7 +98,7 @@ func TestWriteTextColor(t *testing.T) {
 
 func TestLongLinesAreCut(t *testing.T) {
 	long := strings.Repeat("a", 5<<20) + " HERE " + strings.Repeat("b", 5<<20)
-	out := text(t, TextOptions{Columns: 60}, Diagnostic{Severity: Error, Pos: Pos{"f", 1, 5<<20 + 2}, Width: 4, Source: long, Message: "m"})
+	out := text(t, TextOptions{Columns: 60}, Diagnostic{Severity: Error, Pos: At("f", 1, 5<<20+2), Width: 4, Source: long, Message: "m"})
 	rows := strings.Split(out, "\n")
 	if len(out) > 400 {
 		t.Fatalf("%d bytes were written", len(out))
@@ -121,7 +121,7 @@ func TestCaretProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		source := rapid.StringOfN(rapid.RuneFrom(nil, unicode.Latin, unicode.Han, unicode.Mn, unicode.Zs), 1, 200, -1).Draw(t, "source")
 		col := rapid.IntRange(1, utf8.RuneCountInString(source)).Draw(t, "col")
-		d := Diagnostic{Pos: Pos{"f", 1, col}, Width: rapid.IntRange(0, 20).Draw(t, "width"), Source: source}
+		d := Diagnostic{Pos: At("f", 1, col), Width: rapid.IntRange(0, 20).Draw(t, "width"), Source: source}
 		shown, caret := d.excerpt(rapid.IntRange(0, 300).Draw(t, "columns"))
 		width := func(s string) (n int) {
 			for _, r := range s {
@@ -153,7 +153,7 @@ func TestCaretProperty(t *testing.T) {
 
 func TestWriteJSON(t *testing.T) {
 	l := List{
-		{Severity: Error, Class: ClassConfig, Code: "E1", Pos: Pos{"f", 2, 3}, Width: 4, Source: "a \"b\" \xff", Message: "m", Notes: []string{"n"}, Hint: "h"},
+		{Severity: Error, Class: ClassConfig, Code: "E1", Pos: At("f", 2, 3), Width: 4, Source: "a \"b\" \xff", Message: "m", Notes: []string{"n"}, Hint: "h"},
 		{Severity: Fatal, Class: ClassNotFound, Code: "F1", Source: strings.Repeat("x", 1<<20)},
 	}
 	var b bytes.Buffer

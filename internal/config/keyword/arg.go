@@ -155,7 +155,8 @@ type value struct {
 func (f *frame) parse(kw *keyword, n *syntax.Node) (*value, bool) {
 	a := kw.arg
 	args := n.Args()
-	v := &value{n: n, kw: kw, w: &n.Words[0], num: a.missing, yes: true}
+	v := &f.b.value // setters do not keep it
+	*v = value{n: n, kw: kw, w: &n.Words[0], num: a.missing, yes: true}
 	need, takes := 0, 1
 	switch a.kind {
 	case argNone, argFlag:
@@ -215,10 +216,10 @@ func (f *frame) parse(kw *keyword, n *syntax.Node) (*value, bool) {
 				didYouMean(args[0].Text, a.words, f.ignored(kw)))
 		}
 	case argAddress:
-		v.addr, ok = f.address(n, v.w, kw.name, f.ignored(kw))
+		v.addr, ok = f.address(n, v.w, kw.name, then(f.ignored(kw)))
 	case argPort:
 		var p uint16
-		p, ok = f.port(n, v.w, kw.name, false, f.ignored(kw))
+		p, ok = f.port(n, v.w, kw.name, false, then(f.ignored(kw)))
 		v.num = int64(p)
 	case argScript:
 		ok = f.script(v)
@@ -228,10 +229,30 @@ func (f *frame) parse(kw *keyword, n *syntax.Node) (*value, bool) {
 
 // ignored is the usual hint for a value that was not used.
 func (f *frame) ignored(kw *keyword) string {
-	if kw.def == "" {
-		return "the line is ignored"
+	if kw.ignored == "" {
+		kw.ignored = "the line is ignored"
+		if kw.def != "" {
+			kw.ignored += "; without it the default is " + kw.def
+		}
 	}
-	return "the line is ignored; without it the default is " + kw.def
+	return kw.ignored
+}
+
+// outcome is what becomes of a statement that cannot be used, in words that are
+// put together only when they are needed: almost all statements can be used.
+type outcome struct {
+	text string
+	// skipped is the statement whose block is passed over, nil for none.
+	skipped *syntax.Node
+}
+
+func then(text string) outcome { return outcome{text: text} }
+
+func (o outcome) String() string {
+	if o.skipped != nil {
+		return o.text + blockSkipped(o.skipped)
+	}
+	return o.text
 }
 
 func foldOne(word string, among []string) string {
@@ -294,42 +315,57 @@ func numericPrefix(s string) int64 {
 // timer reads seconds with up to six decimals.
 func (f *frame) timer(kw *keyword, n *syntax.Node, w *syntax.Word) (time.Duration, bool) {
 	s := strings.TrimLeft(w.Text, " \t")
-	within := seconds(time.Duration(kw.arg.min)) + "-" + seconds(time.Duration(kw.arg.max))
+	within := func() string {
+		return seconds(time.Duration(kw.arg.min)) + "-" + seconds(time.Duration(kw.arg.max))
+	}
 	whole, frac, _ := strings.Cut(s, ".")
-	if (whole == "" && frac == "") || strings.Trim(whole+frac, "0123456789") != "" {
+	if (whole == "" && frac == "") || !digits(whole) || !digits(frac) {
 		if strings.HasPrefix(s, "-") {
-			f.report(codeRange, n, w, fmt.Sprintf("%s %s is negative and so outside %s", kw.name, s, within), f.ignored(kw))
+			f.report(codeRange, n, w, fmt.Sprintf("%s %s is negative and so outside %s", kw.name, s, within()), f.ignored(kw))
 			return 0, false
 		}
-		hint := fmt.Sprintf("write seconds within %s, such as 5 or 0.25; %s", within, f.ignored(kw))
+		hint := fmt.Sprintf("write seconds within %s, such as 5 or 0.25; %s", within(), f.ignored(kw))
 		if us, ok := keepalivedTimer(s); ok {
 			hint += fmt.Sprintf("; keepalived would wait %s: it knows seconds alone, without a unit", us)
 		}
 		f.report(codeTimer, n, w, fmt.Sprintf("%s: %q is not a time in seconds", kw.name, w.Text), hint)
 		return 0, false
 	}
-	outside := fmt.Sprintf("%s %s is outside %s", kw.name, s, within)
+	outside := func() (time.Duration, bool) {
+		f.report(codeRange, n, w, fmt.Sprintf("%s %s is outside %s", kw.name, s, within()), f.ignored(kw))
+		return 0, false
+	}
 	sec := int64(0)
 	if whole != "" {
 		var err error
 		if sec, err = strconv.ParseInt(whole, 10, 64); err != nil || sec > int64(maxTimer/time.Second) {
-			f.report(codeRange, n, w, outside, f.ignored(kw))
-			return 0, false
+			return outside()
 		}
 	}
 	// Six decimals make microseconds; a seventh rounds.
-	digits := (frac + "0000000")[:7]
-	tenths, _ := strconv.ParseInt(digits, 10, 64)
+	tenths := int64(0)
+	if frac != "" {
+		tenths, _ = strconv.ParseInt((frac + "0000000")[:7], 10, 64)
+	}
 	d := time.Duration(sec)*time.Second + time.Duration((tenths+5)/10)*time.Microsecond
 	if d < time.Duration(kw.arg.min) || d > time.Duration(kw.arg.max) {
-		f.report(codeRange, n, w, outside, f.ignored(kw))
-		return 0, false
+		return outside()
 	}
 	if len(frac) > 6 {
 		f.report(codeTimerDecimals, n, w, fmt.Sprintf("%s: %s has more than six decimals", kw.name, s),
 			fmt.Sprintf("rounded to %s s, as keepalived does", seconds(d)))
 	}
 	return d, true
+}
+
+// digits tells whether a text has nothing else.
+func digits(s string) bool {
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+	}
+	return true
 }
 
 // keepalivedTimer is what keepalived makes of a time with a tail: the point is
@@ -362,14 +398,14 @@ func seconds(d time.Duration) string {
 }
 
 // address reads an IP address. keepalived cuts off what follows a "-" or "/".
-func (f *frame) address(n *syntax.Node, w *syntax.Word, what, then string) (netip.Addr, bool) {
+func (f *frame) address(n *syntax.Node, w *syntax.Word, what string, then outcome) (netip.Addr, bool) {
 	s := w.Text
 	if i := strings.IndexAny(s, "-/"); i > 0 {
 		s = s[:i]
 	}
 	ip, err := netip.ParseAddr(s)
 	if err != nil || ip.Zone() != "" {
-		hint := then
+		hint := then.String()
 		if err == nil && (what == "connect_ip" || what == "bindto") {
 			hint += "; name the interface with bind_if and leave the zone away"
 		}
@@ -384,7 +420,7 @@ func (f *frame) address(n *syntax.Node, w *syntax.Word, what, then string) (neti
 }
 
 // port reads 1..65535; with zero allowed a word of zeros is 0, "no port".
-func (f *frame) port(n *syntax.Node, w *syntax.Word, what string, zero bool, then string) (uint16, bool) {
+func (f *frame) port(n *syntax.Node, w *syntax.Word, what string, zero bool, then outcome) (uint16, bool) {
 	s := w.Text
 	if zero && s != "" && strings.Trim(s, "0") == "" {
 		return 0, true
@@ -392,10 +428,10 @@ func (f *frame) port(n *syntax.Node, w *syntax.Word, what string, zero bool, the
 	p, err := strconv.ParseUint(s, 10, 64)
 	switch {
 	case err != nil && !isRange(err) || strings.HasPrefix(s, "+"):
-		f.report(codePort, n, w, fmt.Sprintf("%s: %q is not a port", what, s), "write 1-65535; "+then)
+		f.report(codePort, n, w, fmt.Sprintf("%s: %q is not a port", what, s), "write 1-65535; "+then.String())
 		return 0, false
 	case err != nil || p == 0 || p > 65535:
-		f.report(codePort, n, w, fmt.Sprintf("%s: port %s is outside 1-65535", what, s), then)
+		f.report(codePort, n, w, fmt.Sprintf("%s: port %s is outside 1-65535", what, s), then.String())
 		return 0, false
 	}
 	return uint16(p), true
@@ -427,8 +463,8 @@ func (f *frame) surplus(n *syntax.Node, takes int) {
 	if looksLikeComment(w.Text) {
 		d.Hint = fmt.Sprintf("%q does not start a comment here; write # or !", w.Text)
 	}
-	if last.Pos.Line == w.Pos.Line && last.Pos.File == w.Pos.File && last.Pos.Col > w.Pos.Col {
-		d.Width = last.Pos.Col - w.Pos.Col + wordWidth(&last)
+	if last.Pos.SameLine(w.Pos) && last.Pos.Col > w.Pos.Col {
+		d.Width = int(last.Pos.Col-w.Pos.Col) + wordWidth(&last)
 	}
 	f.b.list = append(f.b.list, d)
 }
@@ -455,6 +491,18 @@ func looksLikeComment(s string) bool {
 		}
 	}
 	return false
+}
+
+// maxSuggested is how many names of a configuration are looked at for suggestions.
+// Ten thousand wrong names of ten thousand would take longer than all the rest.
+const maxSuggested = 1_000_000
+
+// didYouMean is didYouMean among names that the file gives.
+func (b *builder) didYouMean(word string, among []string, hint string) string {
+	if b.suggested += len(among); b.suggested > maxSuggested {
+		return hint
+	}
+	return didYouMean(word, among, hint)
 }
 
 // didYouMean puts a suggestion in front of a hint.

@@ -122,7 +122,7 @@ func wrongArgs(k *keyword) []struct{ args, allowed string } {
 func at(list diag.List, line int) diag.List {
 	var found diag.List
 	for _, d := range list {
-		if d.Pos.Line == line {
+		if int(d.Pos.Line) == line {
 			found = append(found, d)
 		}
 	}
@@ -151,7 +151,7 @@ func TestBadArguments(t *testing.T) {
 				found := at(list, p.line)
 				for _, d := range found {
 					told++
-					if d.Pos.File != "test.conf" || d.Pos.Col < 1 || d.Pos.Col > len(line) || d.Source != line || d.Hint == "" {
+					if d.Pos.File() != "test.conf" || d.Pos.Col < 1 || int(d.Pos.Col) > len(line) || d.Source != line || d.Hint == "" {
 						t.Errorf("%q: %+v", line, d)
 					}
 				}

@@ -14,8 +14,14 @@ import (
 func openChecker(kind config.CheckerKind) func(*frame, *syntax.Node, *frame) bool {
 	return func(_ *frame, n *syntax.Node, child *frame) bool {
 		child.ck = &rawChecker{f: child, kind: kind}
-		if kind == config.FileCheck {
+		switch kind {
+		case config.FileCheck:
 			child.ck.file = &rawTrackUse{n: n}
+		case config.HTTPGet, config.SSLGet:
+			child.ck.rawHTTP = &rawHTTP{}
+		case config.TCPCheck, config.PingCheck:
+		default:
+			child.ck.rawOther = &rawOther{}
 		}
 		return true
 	}
@@ -35,8 +41,8 @@ func closeBFD(child *frame) {
 	switch c := child.ck; {
 	case c.bfd == "":
 		child.reportBlock(codeBFD, "a BFD_CHECK without name", dropped)
-	case !slices.Contains(child.b.bfds, c.bfd):
-		child.report(codeBFD, c.bfdAt, &c.bfdAt.Words[1], fmt.Sprintf("there is no bfd_instance %s before this line", c.bfd), didYouMean(c.bfd, child.b.bfds, dropped))
+	case !child.b.bfds[c.bfd]:
+		child.report(codeBFD, c.bfdAt, &c.bfdAt.Words[1], fmt.Sprintf("there is no bfd_instance %s before this line", c.bfd), child.b.didYouMean(c.bfd, child.b.bfdNames, dropped))
 	case slices.Contains(child.rs.bfds, c.bfd):
 		child.report(codeBFD, c.bfdAt, &c.bfdAt.Words[1], fmt.Sprintf("bfd_instance %s has a BFD_CHECK in this real server already", c.bfd), dropped)
 	default:

@@ -154,12 +154,12 @@ func (b *builder) misc(d *draft, c *rawChecker) *config.Misc {
 }
 
 // own resolves what a kind of checker has of its own.
-func (c *rawChecker) own(ck *config.Checker) {
+func (b *builder) own(c *rawChecker, ck *config.Checker) {
 	switch c.kind {
 	case config.SMTPCheck:
-		ck.SMTP = &config.SMTP{Helo: cmp.Or(c.helo, config.DefaultHelo)}
+		ck.SMTP = b.pool.smtp.of(config.SMTP{Helo: b.pool.text(cmp.Or(c.helo, config.DefaultHelo))})
 	case config.DNSCheck:
-		ck.DNS = &config.DNS{Type: cmp.Or(c.dns.Type, "SOA"), Name: c.dns.Name}
+		ck.DNS = b.pool.dns.of(config.DNS{Type: b.pool.text(cmp.Or(c.dns.Type, "SOA")), Name: b.pool.text(c.dns.Name)})
 	case config.UDPCheck:
 		u := c.udp
 		u.Min, u.Max = c.minReply.or(0), c.maxReply.or(255)

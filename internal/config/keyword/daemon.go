@@ -47,7 +47,7 @@ func setMailServer(f *frame, v *value) {
 	port := uint16(25)
 	if len(args) > 1 {
 		var ok bool
-		if port, ok = f.port(v.n, &v.n.Words[2], "smtp_server", false, "the line is ignored, and without a server no mail is sent, as with keepalived"); !ok {
+		if port, ok = f.port(v.n, &v.n.Words[2], "smtp_server", false, then("the line is ignored, and without a server no mail is sent, as with keepalived")); !ok {
 			return
 		}
 	}
@@ -346,7 +346,7 @@ func (f *frame) syncOption(n *syntax.Node, s *config.SyncDaemon, option string, 
 			s.TTL = uint8(v)
 		}
 	case "group":
-		addr, ok := f.address(n, w, "lvs_sync_daemon group", "the kernel's default is used")
+		addr, ok := f.address(n, w, "lvs_sync_daemon group", then("the kernel's default is used"))
 		switch {
 		case !ok:
 		case !addr.IsMulticast():

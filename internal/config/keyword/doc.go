@@ -39,6 +39,12 @@
 //     arguments are judged all the same, since keepalived -t judges them; those
 //     of VRRP and BFD are not, since that is another daemon's matter.
 //
+//   - The tree and the raw structs are forgotten when the configuration is made. What
+//     it keeps of them goes through one place (pool), which copies texts and has
+//     equal parts once. A message is put together only for a finding, and what looks
+//     at all names of a file to find one has a bound: a file of 30,000 real servers
+//     must be read within a fraction of a second, however wrong it is.
+//
 // It deliberately knows nothing of how the file is read (config/syntax), of
 // what a checker does, of the kernel, and of whether scripts and files that are
 // named exist.

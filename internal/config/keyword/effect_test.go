@@ -65,7 +65,7 @@ func TestEveryKeywordHasAnEffect(t *testing.T) {
 				}
 				if k.status == Accepted {
 					for _, d := range list {
-						if d.Pos.Line == p.line {
+						if int(d.Pos.Line) == p.line {
 							t.Errorf("accepted in silence, but: %v", d)
 						}
 					}
@@ -97,7 +97,7 @@ func TestEveryKeywordHasAnEffect(t *testing.T) {
 
 func has(list diag.List, c code, line int) bool {
 	for _, d := range list {
-		if d.Code == c.id && d.Pos.Line == line {
+		if d.Code == c.id && int(d.Pos.Line) == line {
 			return true
 		}
 	}

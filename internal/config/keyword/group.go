@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -53,7 +54,7 @@ func closeGroup(child *frame) {
 		return
 	}
 	child.b.raw.groups[g.name] = g
-	child.b.raw.groupOrder = append(child.b.raw.groupOrder, g)
+	child.b.raw.groupNames = append(child.b.raw.groupNames, g.name)
 }
 
 // families tells which families a group has, and whether a mark has none.
@@ -119,7 +120,7 @@ func (f *frame) addressEntry(n *syntax.Node) {
 	var p uint16
 	if len(n.Words) > 1 {
 		var ok bool
-		if p, ok = f.port(n, &n.Words[1], "group entry", true, entrySkipped); !ok {
+		if p, ok = f.port(n, &n.Words[1], "group entry", true, then(entrySkipped)); !ok {
 			return
 		}
 	}
@@ -159,7 +160,20 @@ func (f *frame) add(n *syntax.Node, e config.Entry) {
 		g.marks = append(g.marks, rawEntry{e, n})
 	} else {
 		g.addrs = append(g.addrs, rawEntry{e, n})
+		if p := e.Addr.Port(); len(g.ports) < 2 && !slices.Contains(g.ports, p) {
+			g.ports = append(g.ports, p)
+		}
 	}
+}
+
+// otherPort returns the port of the first address that has another one.
+func (g *rawGroup) otherPort(port uint16) (other uint16, ok bool) {
+	for _, p := range g.ports {
+		if p != port {
+			return p, true
+		}
+	}
+	return 0, false
 }
 
 func entryName(e config.Entry) string {

@@ -50,7 +50,7 @@ func TestP01StatusOfATest(t *testing.T) {
 				t.Errorf("status %d, usable %v: %v", got, cfg != nil, list)
 			}
 			for _, d := range list {
-				if d.Pos.File != "/etc/lb.conf" || (tt.text != "" && (d.Pos.Line == 0 || d.Pos.Col == 0)) {
+				if d.Pos.File() != "/etc/lb.conf" || (tt.text != "" && (d.Pos.Line == 0 || d.Pos.Col == 0)) {
 					t.Errorf("%v has no place", d)
 				}
 			}

@@ -14,11 +14,13 @@ import (
 type frame struct {
 	b *builder
 	// n opened the block; nil at the top.
-	n      *syntax.Node
-	block  string
+	n     *syntax.Node
+	block string
+	// words are those of its kind of block.
+	words  map[string]*keyword
 	parent *frame
-	// seen holds the statements of keywords that must not stand twice.
-	seen map[string]*syntax.Node
+	// seen holds the statements of keywords that must not stand twice: few.
+	seen []once
 
 	vs  *rawVirtual
 	rs  *rawReal
@@ -29,23 +31,35 @@ type frame struct {
 	ssl *config.SSL
 }
 
+// once is a keyword that was given.
+type once struct {
+	kw *keyword
+	n  *syntax.Node
+}
+
 // builder is one run over one tree.
 type builder struct {
 	index *index
 	raw   raw
 	list  diag.List
 	top   *frame
+	pool  pool
+	// value is that of the statement at work.
+	value value
 
 	// once collects what is reported one time for the file.
 	ignored []*syntax.Node
-	// bfds are the names of bfd_instance blocks so far.
-	bfds      []string
+	// bfds are the names of bfd_instance blocks so far, in order in bfdNames.
+	bfds      map[string]bool
+	bfdNames  []string
 	unserved  []*unserved
 	extension *syntax.Node
 	extFrame  *frame
 	scripts   []scriptAt
 	// silent are UDP checks that nothing else makes up for.
 	silent []*rawChecker
+	// suggested is how many names were looked at for suggestions.
+	suggested int
 	// trackUsers are the names of track files in use.
 	trackUsers map[string]bool
 }
@@ -67,21 +81,24 @@ type scriptAt struct {
 // build reads a tree. The configuration is whole even when the list holds
 // fatal findings; whether it may be used is the caller's decision.
 func build(x *index, tree *syntax.Tree) (*config.Config, diag.List) {
-	b := &builder{index: x}
+	b := &builder{index: x, bfds: map[string]bool{}}
 	b.raw.groups = map[string]*rawGroup{}
 	b.raw.tracks = map[string]*rawTrack{}
 	b.raw.global.DrainInterval = config.DefaultDrainInterval
 	b.raw.global.UDPDrainTimeout = config.DefaultUDPDrainTimeout
+	b.raw.global.CheckerThreads = config.DefaultCheckerThreads
 	b.raw.global.ReconcileInterval = config.DefaultReconcileInterval
 	b.raw.global.StopTimeout = config.DefaultStopTimeout
 	b.raw.global.ManageSysctls = true
 	b.raw.global.DepartureHold = config.DefaultDepartureHold
+	b.raw.global.ShareChecks = true
 	b.raw.global.Mail.Timeout = defaultMailTimeout
 	b.raw.global.StartupTimeout, b.raw.global.ShutdownTimeout = defaultScriptTimeout, defaultScriptTimeout
-	b.top = &frame{b: b}
+	b.top = &frame{b: b, words: x.blocks[blockTop]}
 	b.top.statements(tree.Nodes)
 	cfg := b.resolve()
 	cfg.Files = tree.Files
+	b.pool.own(cfg)
 	b.finish()
 	return cfg, b.list
 }
@@ -94,7 +111,7 @@ func (f *frame) statements(nodes []*syntax.Node) {
 
 // statement reads one statement of an open block.
 func (f *frame) statement(n *syntax.Node) {
-	kw := f.b.index.lookup(f.block, n.Keyword())
+	kw := f.words[n.Keyword()]
 	switch {
 	case kw == nil:
 		f.unknown(n)
@@ -113,14 +130,16 @@ func (f *frame) statement(n *syntax.Node) {
 	case Accepted:
 		if kw.arg.kind == argAny {
 			if kw.set != nil {
-				kw.set(f, &value{n: n, kw: kw})
+				f.b.value = value{n: n, kw: kw}
+				kw.set(f, &f.b.value)
 			}
 			return
 		}
 	case Skipped:
 		f.b.ignored = append(f.b.ignored, n)
 		if kw.name == blockBFDInstance && len(n.Args()) > 0 {
-			f.b.bfds = append(f.b.bfds, n.Args()[0].Text)
+			name := n.Args()[0].Text
+			f.b.bfds[name], f.b.bfdNames = true, append(f.b.bfdNames, name)
 		}
 		f.swallowed(n, n)
 		return
@@ -142,10 +161,7 @@ func (f *frame) statement(n *syntax.Node) {
 		return
 	}
 	if kw.dup == lastReported || kw.dup == firstWins {
-		if f.seen == nil {
-			f.seen = map[string]*syntax.Node{}
-		}
-		f.seen[kw.name] = n
+		f.remember(kw, n)
 	}
 	if kw.set != nil {
 		kw.set(f, v)
@@ -158,7 +174,7 @@ func (f *frame) twice(kw *keyword, n *syntax.Node) bool {
 	if kw.dup != lastReported && kw.dup != firstWins {
 		return false
 	}
-	before := f.seen[kw.name]
+	before := f.given(kw)
 	if before == nil {
 		return false
 	}
@@ -170,12 +186,32 @@ func (f *frame) twice(kw *keyword, n *syntax.Node) bool {
 	return kw.dup == firstWins
 }
 
+func (f *frame) remember(kw *keyword, n *syntax.Node) {
+	for i := range f.seen {
+		if f.seen[i].kw == kw {
+			f.seen[i].n = n
+			return
+		}
+	}
+	f.seen = append(f.seen, once{kw, n})
+}
+
+// given returns where a keyword was given before, nil if it was not.
+func (f *frame) given(kw *keyword) *syntax.Node {
+	for _, s := range f.seen {
+		if s.kw == kw {
+			return s.n
+		}
+	}
+	return nil
+}
+
 // enter reads a block.
 func (f *frame) enter(kw *keyword, n *syntax.Node) {
 	if !n.Block {
 		f.report(codeBlock, n, &n.Words[0], fmt.Sprintf("%s needs a block in braces", kw.name), "it is read as an empty one")
 	}
-	child := &frame{b: f.b, n: n, block: kw.opens, parent: f, vs: f.vs, rs: f.rs, ck: f.ck}
+	child := &frame{b: f.b, n: n, block: kw.opens, words: kw.inside, parent: f, vs: f.vs, rs: f.rs, ck: f.ck}
 	if kw.arg.kind == argCustom && len(n.Args()) < kw.arg.want {
 		f.missing(n, kw)
 		return

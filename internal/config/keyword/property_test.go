@@ -99,11 +99,13 @@ func drawConfig(t draw) *config.Config {
 	g.OnStop = rapid.SampledFrom([]config.OnStop{config.OnStopRemove, config.OnStopKeep, config.OnStopDrain}).Draw(t, "on stop")
 	g.StopTimeout = drawTime(t, "stop timeout", time.Millisecond, time.Hour)
 	g.ManageSysctls, g.Conntrack, g.TrustNew = drawBool(t, "sysctls"), drawBool(t, "conntrack"), drawBool(t, "trust")
+	g.ShareChecks = drawBool(t, "share")
 	g.UDPDrainTimeout = rapid.SampledFrom([]time.Duration{config.DefaultUDPDrainTimeout, 0, time.Minute}).Draw(t, "udp drain")
 	g.ReconcileInterval = rapid.SampledFrom([]time.Duration{config.DefaultReconcileInterval, 0, 2 * time.Second}).Draw(t, "reconcile")
 	g.Drift = rapid.SampledFrom([]config.Drift{config.DriftRepair, config.DriftReport}).Draw(t, "drift")
 	g.HTTPListen = rapid.SampledFrom([]netip.AddrPort{{}, netip.MustParseAddrPort("127.0.0.1:9999"), netip.MustParseAddrPort("[::]:80")}).Draw(t, "http_listen")
 	g.MetricsDetail = rapid.SampledFrom([]config.MetricsDetail{config.MetricsService, config.MetricsServer}).Draw(t, "metrics_detail")
+	g.CheckerThreads = rapid.SampledFrom([]int{config.DefaultCheckerThreads, 2, config.MaxCheckerThreads}).Draw(t, "threads")
 	drawDaemon(t, g)
 	if drawBool(t, "ssl") {
 		c.SSL = &config.SSL{Certificate: drawText(t, "certificate"), Key: drawText(t, "key"), Password: drawText(t, "password"), CA: drawText(t, "ca")}
@@ -307,9 +309,12 @@ func drawReal(t draw, g *config.Global, vs *config.VirtualServer, v6 bool, track
 	rs := &config.RealServer{Weight: rapid.Int64Range(0, 1<<31-1).Draw(t, "weight")}
 	rs.Key, rs.Forward = drawServer(t, vs, v6, least)
 	rs.UpperThreshold, rs.LowerThreshold = rapid.Uint32().Draw(t, "upper"), rapid.Uint32().Draw(t, "lower")
-	rs.Inhibit, rs.Alpha, rs.SMTPAlert = drawBool(t, "inhibit"), drawBool(t, "alpha"), drawBool(t, "alert")
+	rs.Inhibit, rs.SMTPAlert = drawBool(t, "inhibit"), drawBool(t, "alert")
 	rs.NotifyUp, rs.NotifyDown = drawScript(t, "up"), drawScript(t, "down")
-	rs.VirtualHost, rs.SNMPName = drawText(t, "host"), drawText(t, "snmp")
+	handed := config.Handed{Alpha: drawBool(t, "alpha"), VirtualHost: drawText(t, "host"), SNMPName: drawText(t, "snmp")}
+	if handed != (config.Handed{}) {
+		rs.Handed = &handed
+	}
 	rs.DrainTimeout = rapid.SampledFrom([]time.Duration{vs.DrainTimeout, 0, 9 * time.Second}).Draw(t, "server drain")
 	use := func() config.TrackFileUse {
 		return config.TrackFileUse{Name: trackName(rapid.IntRange(0, tracks-1).Draw(t, "file")), Weight: rapid.Int64Range(-1<<31+1, 1<<31-1).Draw(t, "weight"), Reverse: drawBool(t, "reverse")}
@@ -345,6 +350,10 @@ func drawChecker(t draw, g *config.Global, vs *config.VirtualServer, rs *config.
 	if drawBool(t, "bind") {
 		c.Conn.BindAddr, c.Conn.BindPort = drawAddr(t, v6, "source"), drawPort(t, 0, "source port")
 	}
+	switch kind {
+	case config.TCPCheck, config.HTTPGet, config.SSLGet, config.SMTPCheck:
+		c.Conn.Close = rapid.SampledFrom([]config.Close{config.CloseNormal, config.CloseReset}).Draw(t, "close")
+	}
 	c.Schedule = config.Schedule{
 		DelayLoop: drawTime(t, "loop", time.Microsecond, time.Hour), DelayBeforeRetry: drawTime(t, "before", 0, time.Hour),
 		Warmup: drawTime(t, "warmup", 0, time.Hour), Retry: rapid.Uint32().Draw(t, "retry"), Rise: rapid.Uint32Min(1).Draw(t, "rise"),
@@ -359,7 +368,7 @@ func drawChecker(t draw, g *config.Global, vs *config.VirtualServer, rs *config.
 		h.SNIName = drawText(t, "sni name")
 	}
 	own := drawText(t, "own host")
-	h.VirtualHost, h.SNIVirtualHost = firstOf(own, rs.VirtualHost, vs.VirtualHost), firstOf(own, vs.VirtualHost)
+	h.VirtualHost, h.SNIVirtualHost = firstOf(own, rs.HandedOn().VirtualHost, vs.VirtualHost), firstOf(own, vs.VirtualHost)
 	for range rapid.IntRange(1, 2).Draw(t, "urls") {
 		u := config.URL{Path: "/" + drawText(t, "path"), VirtualHost: drawText(t, "url host"), TLSCompliant: kind == config.SSLGet && drawBool(t, "url tls")}
 		for range rapid.IntRange(1, 3).Draw(t, "codes") {
@@ -486,7 +495,7 @@ func sayable(c *config.Config) bool {
 				if ck.Misc != nil && (ck.Misc.Timeout%time.Second != 0 || ck.Misc.Timeout > 4294*time.Second) {
 					loops[ck.Misc.Timeout] = true
 				}
-				h, inherited := ck.HTTP, firstOf(rs.VirtualHost, vs.VirtualHost)
+				h, inherited := ck.HTTP, firstOf(rs.HandedOn().VirtualHost, vs.VirtualHost)
 				if h == nil || (h.VirtualHost == inherited && h.SNIVirtualHost == vs.VirtualHost) {
 					continue
 				}

@@ -41,6 +41,7 @@ type checkDefaults struct {
 	delayLoop, beforeRetry, warmup, timeout opt[time.Duration]
 	retry, rise                             opt[uint32]
 	alpha                                   opt[bool]
+	close                                   opt[config.Close]
 }
 
 // raw is a finished configuration before anything was resolved.
@@ -50,9 +51,10 @@ type raw struct {
 
 	virtuals   []*rawVirtual
 	groups     map[string]*rawGroup
-	groupOrder []*rawGroup
+	groupNames []string
 	tracks     map[string]*rawTrack
 	trackOrder []*rawTrack
+	trackNames []string
 
 	// syncAt, syncStateAt and the like are where it was said.
 	sync        *config.SyncDaemon
@@ -65,6 +67,8 @@ type raw struct {
 	// pidDir is use_pid_dir; defaultReloadFile is reload_file without a path.
 	pidDir, defaultReloadFile bool
 
+	// close is the default of checker_close.
+	close       opt[config.Close]
 	security    bool
 	scriptUsers [2]string
 	// smtpAlert and smtpAlertChecker are the defaults of smtp_alert.
@@ -192,6 +196,19 @@ type rawChecker struct {
 	checkDefaults
 	logAll bool
 
+	// seenTimeout is what its connect_timeout would inherit at the end of its
+	// block: keepalived's SMTP_CHECK looks no further.
+	seenTimeout opt[time.Duration]
+
+	// file is set for FILE_CHECK, rawHTTP for HTTP_GET and SSL_GET, rawOther for
+	// the other kinds that have words of their own.
+	file *rawTrackUse
+	*rawHTTP
+	*rawOther
+}
+
+// rawHTTP is what HTTP_GET and SSL_GET have of their own.
+type rawHTTP struct {
 	protocol     config.HTTPProtocol
 	virtualHost  string
 	sni          bool
@@ -199,12 +216,10 @@ type rawChecker struct {
 	fastRecovery bool
 	tlsCompliant bool
 	urls         []*rawURL
+}
 
-	file *rawTrackUse
-
-	// seenTimeout is what its connect_timeout would inherit at the end of its
-	// block: keepalived's SMTP_CHECK looks no further.
-	seenTimeout opt[time.Duration]
+// rawOther is what the other kinds have of their own.
+type rawOther struct {
 	helo        string
 	dns         config.DNS
 	udp         config.Datagram
@@ -240,6 +255,8 @@ type rawGroup struct {
 	name  string
 	addrs []rawEntry
 	marks []rawEntry
+	// ports are the first two different ports of its addresses, or fewer.
+	ports []uint16
 	seen  map[config.Entry]diag.Pos
 	// again is the last line that repeats an entry.
 	again *syntax.Node

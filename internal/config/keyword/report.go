@@ -24,11 +24,11 @@ func (f *frame) reportBlock(c code, message, hint string, notes ...string) {
 func (f *frame) diagnostic(c code, n *syntax.Node, w *syntax.Word, message, hint string) diag.Diagnostic {
 	d := diag.Diagnostic{
 		Severity: c.severity(), Class: c.class, Code: c.id,
-		Pos: n.Pos, Width: 1, Source: n.Source, Message: message, Hint: hint,
+		Pos: n.Pos, Width: 1, Source: strings.Clone(n.Source), Message: message, Hint: hint,
 	}
 	if w.Pos.Line != 0 {
 		d.Pos, d.Width = w.Pos, wordWidth(w)
-		if w.Pos.Line != n.Pos.Line || w.Pos.File != n.Pos.File {
+		if !w.Pos.SameLine(n.Pos) {
 			// A word that came out of a definition has no place on this line.
 			d.Pos, d.Width = n.Pos, 1
 		}
@@ -70,10 +70,10 @@ func title(n *syntax.Node) string {
 
 // lineOf names a line as seen from another place.
 func lineOf(at, from diag.Pos) string {
-	if at.File == from.File {
+	if at.SameFile(from) {
 		return fmt.Sprintf("line %d", at.Line)
 	}
-	return fmt.Sprintf("%s:%d", at.File, at.Line)
+	return fmt.Sprintf("%s:%d", at.File(), at.Line)
 }
 
 // deprecated warns of an old spelling.

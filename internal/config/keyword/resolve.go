@@ -60,6 +60,7 @@ func (b *builder) resolve() *config.Config {
 	}
 	drafts = b.collisions(drafts)
 	for _, d := range drafts {
+		d.collect()
 		b.quorum(d)
 		b.minAlive(d)
 		b.slowStart(d)
@@ -104,14 +105,14 @@ func protocolOf(r *rawVirtual, g *rawGroup) config.Protocol {
 // virtual resolves one virtual server but for its quorum; nil if it is not to
 // be served.
 func (b *builder) virtual(r *rawVirtual) *draft {
-	d := &draft{raw: r, real: map[config.RSKey]*realDraft{}}
+	d := &draft{raw: r}
 	f := r.f
 	served := !r.schedBad && !r.method.v.bad
 	if r.kind == byGroup {
 		g := b.raw.groups[r.group]
 		if g == nil {
 			f.parent.report(codeNoGroup, f.n, &f.n.Words[2], fmt.Sprintf("there is no virtual_server_group %s", r.group),
-				didYouMean(r.group, b.groupNames(), "this virtual server is not served, as with keepalived"))
+				b.didYouMean(r.group, b.raw.groupNames, "this virtual server is not served, as with keepalived"))
 			return nil
 		}
 		d.group = g
@@ -124,6 +125,8 @@ func (b *builder) virtual(r *rawVirtual) *draft {
 		f.reportBlock(codeNoRealServer, title(f.n)+" has no real server", "it is not served, as with keepalived")
 		return nil
 	}
+	d.real = make(map[config.RSKey]*realDraft, len(r.reals))
+	d.order = make([]*realDraft, 0, len(r.reals))
 	d.vs = &config.VirtualServer{
 		Pos: f.n.Pos, Protocol: b.protocol(d), Flags: r.flags, Persistence: r.persistence,
 		Granularity: r.granularity, Engine: r.engine, QuorumUp: r.quorumUp, QuorumDown: r.quorumDown,
@@ -146,11 +149,10 @@ func (b *builder) virtual(r *rawVirtual) *draft {
 		b.realServer(d, rr, family)
 	}
 	b.sorry(d, family)
-	d.collect()
 	if !served {
 		return nil
 	}
-	if len(d.vs.RealServers) == 0 {
+	if len(d.order) == 0 {
 		f.reportBlock(codeNoRealServer, title(f.n)+" has no usable real server", "it is not served")
 		return nil
 	}
@@ -158,18 +160,10 @@ func (b *builder) virtual(r *rawVirtual) *draft {
 }
 
 func (d *draft) collect() {
-	d.vs.RealServers = d.vs.RealServers[:0]
+	d.vs.RealServers = make([]*config.RealServer, 0, len(d.order))
 	for _, rd := range d.order {
 		d.vs.RealServers = append(d.vs.RealServers, rd.rs)
 	}
-}
-
-func (b *builder) groupNames() []string {
-	var names []string
-	for _, g := range b.raw.groupOrder {
-		names = append(names, g.name)
-	}
-	return names
 }
 
 // methodOf resolves a method that is its own, the virtual server's where it was
@@ -366,11 +360,14 @@ func (b *builder) sameVirtual(first, second *draft) {
 	if a.Sorry == nil {
 		a.Sorry = z.Sorry
 	}
+	known := len(first.order)
 	for _, rd := range second.order {
 		b.addReal(first, rd)
 	}
-	first.collect()
-	b.sorryTwin(first)
+	if first.vs.Sorry == z.Sorry {
+		known = 0 // it is new here, and any of them may be the same server
+	}
+	b.sorryTwin(first, known)
 }
 
 func orScript(a, b *config.Script) *config.Script {

@@ -1,7 +1,6 @@
 package keyword
 
 import (
-	"cmp"
 	"fmt"
 	"net/netip"
 	"time"
@@ -27,19 +26,26 @@ func (b *builder) realServer(d *draft, r *rawReal, family config.Family) {
 	weight := r.weight.or(vs.weight)
 	rs := &config.RealServer{
 		Pos: f.n.Pos, Weight: weight, Forward: fwd, UpperThreshold: r.upper, LowerThreshold: r.lower,
-		Inhibit: r.inhibit.or(vs.inhibit), Alpha: first(false, r.alpha, vs.alpha),
+		Inhibit:  r.inhibit.or(vs.inhibit),
 		NotifyUp: r.up, NotifyDown: r.down,
-		SMTPAlert:   first(true, r.smtpAlert, b.raw.smtpAlertChecker, b.raw.smtpAlert),
-		VirtualHost: r.virtualHost, SNMPName: r.snmpName,
+		SMTPAlert: first(true, r.smtpAlert, b.raw.smtpAlertChecker, b.raw.smtpAlert),
+		Handed: b.pool.handedOn(config.Handed{
+			Alpha: first(false, r.alpha, vs.alpha), VirtualHost: r.virtualHost, SNMPName: r.snmpName,
+		}),
 		DrainTimeout: r.drainTimeout.or(vs.drainTimeout.or(b.raw.global.DrainTimeout)),
 		SlowStart:    first(0, r.slowStart, vs.slowStart),
 	}
-	rs.Key = config.RSKey{AddrPort: addrPort(r.addr, b.servicePort(d, fwd.Method, r.port, vs.port, f.parent, f.n, fmt.Sprintf("; checks still go to %d", r.port)))}
-	var kept []*rawChecker
-	for _, c := range r.checkers {
-		if ck := b.checker(d, r, c, rs.Key.Port()); ck != nil {
-			rs.Checkers, kept = append(rs.Checkers, ck), append(kept, c)
+	rs.Key = config.RSKey{AddrPort: addrPort(r.addr, b.servicePort(d, fwd.Method, r.port, vs.port, f.parent, f.n, true))}
+	kept := r.checkers[:0]
+	for i, c := range r.checkers {
+		ck := b.checker(d, r, c, rs.Key.Port())
+		if ck == nil {
+			continue
 		}
+		if rs.Checkers == nil {
+			rs.Checkers = make([]*config.Checker, 0, len(r.checkers)-i)
+		}
+		rs.Checkers, kept = append(rs.Checkers, ck), append(kept, c)
 	}
 	b.noteSilent(kept)
 	for _, u := range r.trackUses {
@@ -51,19 +57,23 @@ func (b *builder) realServer(d *draft, r *rawReal, family config.Family) {
 }
 
 // servicePort corrects a server's port by the kind of service and the method.
-// without is the port of a NAT server that gives none, tail the end of a hint.
-func (b *builder) servicePort(d *draft, m config.Method, port, without uint16, f *frame, n *syntax.Node, tail string) uint16 {
+// without is the port of a NAT server that gives none, checked tells that checks go
+// to the port as written.
+func (b *builder) servicePort(d *draft, m config.Method, port, without uint16, f *frame, n *syntax.Node, checked bool) uint16 {
 	vs := d.raw
+	tail := func() string {
+		if !checked {
+			return ""
+		}
+		return fmt.Sprintf("; checks still go to %d", port)
+	}
 	w := &n.Words[min(2, len(n.Words)-1)]
 	switch {
 	case vs.kind == byGroup:
 		if m != config.NAT && port != 0 {
-			for i := range d.group.addrs {
-				if p := d.group.addrs[i].Addr.Port(); p != port {
-					f.report(codeGroupPort, n, w, fmt.Sprintf("port %d is not the port of every entry of group %s (%d)", port, vs.group, p),
-						fmt.Sprintf("with %s packets keep their port, so that each entry's own is used in the kernel's table", m))
-					break
-				}
+			if p, ok := d.group.otherPort(port); ok {
+				f.report(codeGroupPort, n, w, fmt.Sprintf("port %d is not the port of every entry of group %s (%d)", port, vs.group, p),
+					fmt.Sprintf("with %s packets keep their port, so that each entry's own is used in the kernel's table", m))
 			}
 		}
 		return port
@@ -74,13 +84,13 @@ func (b *builder) servicePort(d *draft, m config.Method, port, without uint16, f
 		return port
 	case vs.kind == byMark:
 		if port != 0 {
-			f.report(codePortReplaced, n, w, fmt.Sprintf("port %d has no meaning with %s behind a firewall mark", port, m), "0 is used in the kernel's table, as keepalived does"+tail)
+			f.report(codePortReplaced, n, w, fmt.Sprintf("port %d has no meaning with %s behind a firewall mark", port, m), "0 is used in the kernel's table, as keepalived does"+tail())
 		}
 		return 0
 	}
 	if port != 0 && port != vs.port {
 		f.report(codePortReplaced, n, w, fmt.Sprintf("port %d cannot differ from the service's port %d with %s", port, vs.port, m),
-			fmt.Sprintf("%d is used in the kernel's table, as keepalived does%s", vs.port, tail))
+			fmt.Sprintf("%d is used in the kernel's table, as keepalived does%s", vs.port, tail()))
 	}
 	return vs.port
 }
@@ -93,10 +103,16 @@ func (b *builder) addReal(d *draft, rd *realDraft) {
 	if d.raw.kind == byGroup && rd.rs.Forward.Method != config.NAT {
 		key.AddrPort = addrPort(key.Addr(), 0)
 	}
-	before := cmp.Or(d.real[key], d.real[rd.rs.Key])
+	before := d.real[key]
+	if before == nil && key != rd.rs.Key {
+		before = d.real[rd.rs.Key]
+	}
 	if before == nil {
 		// Under both keys: the same address and port may come with NAT and with DR.
-		d.real[key], d.real[rd.rs.Key] = rd, rd
+		d.real[key] = rd
+		if key != rd.rs.Key {
+			d.real[rd.rs.Key] = rd
+		}
 		d.order = append(d.order, rd)
 		return
 	}
@@ -120,18 +136,18 @@ func (b *builder) sorry(d *draft, family config.Family) {
 		return
 	}
 	d.vs.Sorry = &config.SorryServer{Pos: s.n.Pos, Inhibit: s.inhibit, Forward: fwd}
-	d.vs.Sorry.Key = config.RSKey{AddrPort: addrPort(s.addr, b.servicePort(d, fwd.Method, s.port, 0, f, s.n, ""))}
-	b.sorryTwin(d)
+	d.vs.Sorry.Key = config.RSKey{AddrPort: addrPort(s.addr, b.servicePort(d, fwd.Method, s.port, 0, f, s.n, false))}
+	b.sorryTwin(d, 0)
 }
 
 // sorryTwin lets a real server decide on inhibit when it is the sorry server
-// as well.
-func (b *builder) sorryTwin(d *draft) {
+// as well. Of the real servers, those before known were asked already.
+func (b *builder) sorryTwin(d *draft, known int) {
 	s := d.vs.Sorry
 	if s == nil {
 		return
 	}
-	for _, rd := range d.order {
+	for _, rd := range d.order[known:] {
 		if rd.rs.Key != s.Key {
 			continue
 		}
@@ -159,7 +175,7 @@ func (b *builder) checker(d *draft, r *rawReal, c *rawChecker, servicePort uint1
 		ck.Rise = 1
 		return ck
 	}
-	ck.Schedule = schedule(c.kind, &c.checkDefaults, &r.checkDefaults, &d.raw.checkDefaults, c.fastRecovery)
+	ck.Schedule = schedule(c.kind, &c.checkDefaults, &r.checkDefaults, &d.raw.checkDefaults, c.rawHTTP != nil && c.fastRecovery)
 	ck.LogAllFailures = c.logAll || b.raw.global.CheckerLogAllFailures
 	if c.kind == config.MiscCheck {
 		if ck.Misc = b.misc(d, c); ck.Misc == nil {
@@ -170,6 +186,7 @@ func (b *builder) checker(d *draft, r *rawReal, c *rawChecker, servicePort uint1
 	ck.Conn = config.Connection{
 		BindAddr: c.bind, BindPort: c.bindPort, BindIf: c.bindIf, FWMark: c.mark,
 		Timeout: first(5*time.Second, c.timeout, r.timeout, d.raw.timeout),
+		Close:   b.endOf(c.kind, &c.checkDefaults, &r.checkDefaults, &d.raw.checkDefaults),
 	}
 	target, port := c.ip, c.port
 	if !target.IsValid() {
@@ -209,7 +226,7 @@ func (b *builder) checker(d *draft, r *rawReal, c *rawChecker, servicePort uint1
 		}
 		ck.HTTP = b.http(d, r, c)
 	}
-	c.own(ck)
+	b.own(c, ck)
 	b.lateTimeout(d, r, c)
 	return ck
 }
@@ -220,31 +237,27 @@ func (b *builder) portFor(d *draft, servicePort uint16) uint16 {
 	if d.group == nil || servicePort != 0 {
 		return servicePort
 	}
-	common := uint16(0)
-	for i := range d.group.addrs {
-		p := d.group.addrs[i].Addr.Port()
-		if p == 0 || (common != 0 && p != common) {
-			return 0
-		}
-		common = p
+	if len(d.group.ports) != 1 {
+		return 0
 	}
-	return common
+	return d.group.ports[0]
 }
 
 // http resolves what HTTP_GET and SSL_GET have of their own. The Host header
 // comes from url, checker, real server, virtual server; the server name passes
 // the real server over, as in keepalived.
 func (b *builder) http(d *draft, r *rawReal, c *rawChecker) *config.HTTP {
-	h := &config.HTTP{
+	h := config.HTTP{
 		Protocol: c.protocol, SNI: c.sni, SNIName: c.sniName,
 		FastRecovery: c.fastRecovery, TLSCompliant: c.tlsCompliant,
 		VirtualHost:    firstText(c.virtualHost, r.virtualHost, d.raw.virtualHost),
 		SNIVirtualHost: firstText(c.virtualHost, d.raw.virtualHost),
 	}
-	for _, u := range c.urls {
-		h.URLs = append(h.URLs, u.url)
+	h.URLs = make([]config.URL, len(c.urls))
+	for i, u := range c.urls {
+		h.URLs[i] = u.url
 	}
-	return h
+	return b.pool.http(h)
 }
 
 func firstText(texts ...string) string {
@@ -273,19 +286,15 @@ func (b *builder) trackUse(f *frame, u *rawTrackUse, n *syntax.Node) *config.Tra
 		f.report(codeTrackFileUse, n, w, n.Keyword()+" names no track_file", dropped)
 		return nil
 	case t == nil:
-		var names []string
-		for _, t := range b.raw.trackOrder {
-			names = append(names, t.track.Name)
-		}
-		f.report(codeTrackFileUse, n, w, fmt.Sprintf("there is no track_file %s", u.name), didYouMean(u.name, names, dropped))
+		f.report(codeTrackFileUse, n, w, fmt.Sprintf("there is no track_file %s", u.name), b.didYouMean(u.name, b.raw.trackNames, dropped))
 		return nil
 	case u.late:
 		f.report(codeTrackFileOrder, n, w, fmt.Sprintf("track_file %s is defined after its use", u.name), "it is used all the same; keepalived would drop the check, so move the track_file before",
 			"it is defined on "+lineOf(t.track.Pos, n.Pos))
 	}
-	use := &config.TrackFileUse{Name: u.name, Weight: t.track.Weight, Reverse: t.track.Reverse}
+	use := config.TrackFileUse{Name: b.pool.text(u.name), Weight: t.track.Weight, Reverse: t.track.Reverse}
 	if u.weight.ok {
 		use.Weight, use.Reverse = u.weight.v, u.reverse
 	}
-	return use
+	return b.pool.uses.of(use)
 }

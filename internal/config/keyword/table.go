@@ -105,6 +105,11 @@ type keyword struct {
 	open func(f *frame, n *syntax.Node, child *frame) bool
 	// close ends the block.
 	close func(child *frame)
+
+	// inside are the words of the block that it opens.
+	inside map[string]*keyword
+	// ignored is made when it is needed.
+	ignored string
 }
 
 // free are the blocks that hold lines and no keywords.
@@ -134,6 +139,11 @@ func newIndex() *index {
 			x.blocks[k.block] = m
 		}
 		m[k.name] = k
+	}
+	for i := range x.rows {
+		if k := &x.rows[i]; k.opens != "" {
+			k.inside = x.blocks[k.opens]
+		}
 	}
 	return x
 }
@@ -165,19 +175,16 @@ func (x *index) homes(name string) []string {
 // opensBlock is syntax.Options.OpensBlock: whether the last word of the path,
 // standing inside the blocks before it, is followed by a block.
 func (x *index) opensBlock(path []string) bool {
-	block := blockTop
+	words := x.blocks[blockTop]
 	for i, word := range path {
-		k := x.lookup(block, word)
+		k := words[word]
 		if k == nil {
 			return false
 		}
 		if i == len(path)-1 {
 			return k.opens != "" || k.status == Skipped
 		}
-		if k.opens == "" {
-			return false
-		}
-		block = k.opens
+		words = k.inside
 	}
 	return false
 }

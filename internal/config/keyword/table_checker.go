@@ -31,6 +31,8 @@ func checkerRows() []keyword {
 	}
 	rows := each([]string{blockTCP, blockHTTP, blockTLS, blockSMTP, blockDNS, blockUDP, blockPing}, connection...)
 	rows = append(rows, each([]string{blockHost}, connection...)...)
+	rows = append(rows, each([]string{blockTCP, blockHTTP, blockTLS, blockSMTP, blockHost},
+		closeRow("the real server's", func(f *frame) *opt[config.Close] { return &f.ck.close }))...)
 	return append(rows, each([]string{blockTCP, blockHTTP, blockTLS, blockSMTP, blockDNS, blockUDP, blockPing, blockMisc, blockHost}, schedule...)...)
 }
 

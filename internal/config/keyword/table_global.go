@@ -121,6 +121,11 @@ func globalRows() []keyword {
 					g.MetricsDetail = config.MetricsServer
 				}
 			})},
+		{name: "share_checks", arg: boolean(), extension: true, def: "on", doc: "real servers of several virtual servers with an equal check, at equal intervals, are asked once for all of them; each virtual server keeps its own retries, rise, weights and quorum",
+			set: g(func(g *config.Global, v *value) { g.ShareChecks = v.yes })},
+		{name: "checker_threads", arg: strictNumber(1, config.MaxCheckerThreads), extension: true, def: "1", doc: "threads that lead TCP_CHECK and plain HTTP_GET; read at the start",
+			set: g(func(g *config.Global, v *value) { g.CheckerThreads = int(v.num) })},
+		closeRow("normal", func(f *frame) *opt[config.Close] { return &f.b.raw.close }),
 
 		{name: "include_check", arg: custom("[+|-]read match wildcard_match brace_match", 0), doc: "which include problems are errors; the language layer reads it"},
 	}

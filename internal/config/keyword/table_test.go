@@ -155,7 +155,7 @@ func TestOpensBlock(t *testing.T) {
 // parser makes a frame that values can be read in, and a statement.
 func parser(words ...string) (*frame, *syntax.Node) {
 	b := &builder{}
-	n := &syntax.Node{Raw: strings.Join(words, " "), Pos: diag.Pos{File: "f", Line: 1, Col: 1}}
+	n := &syntax.Node{Raw: strings.Join(words, " "), Pos: diag.At("f", 1, 1)}
 	for _, w := range words {
 		n.Words = append(n.Words, syntax.Word{Text: w, Pos: n.Pos})
 	}

@@ -33,6 +33,7 @@ func defaultsRows(of func(*frame) *checkDefaults, from string) []keyword {
 			set: func(f *frame, v *value) { of(f).timeout.set(v.dur) }},
 		{name: "rise", arg: strictNumber(1, maxUint32), extension: true, def: def("1; 2 for HTTP_GET and SSL_GET without fast_recovery"), doc: "successes in a row that bring a real server back",
 			set: func(f *frame, v *value) { of(f).rise.set(uint32(v.num)) }},
+		closeRow(def("global_defs' checker_close"), func(f *frame) *opt[config.Close] { return &of(f).close }),
 	}
 }
 

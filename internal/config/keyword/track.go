@@ -27,7 +27,7 @@ func closeTrack(child *frame) {
 		return
 	}
 	child.b.raw.tracks[t.track.Name] = t
-	child.b.raw.trackOrder = append(child.b.raw.trackOrder, t)
+	child.b.raw.trackOrder, child.b.raw.trackNames = append(child.b.raw.trackOrder, t), append(child.b.raw.trackNames, t.track.Name)
 }
 
 // setTrackWeight allows one weight; a second one only after 1.

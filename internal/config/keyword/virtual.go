@@ -15,20 +15,20 @@ import (
 
 // openVirtual reads the three forms of a virtual server's name.
 func openVirtual(f *frame, n *syntax.Node, child *frame) bool {
-	vs := &rawVirtual{f: child, weight: 1, quorum: 1}
+	vs := &rawVirtual{f: child, weight: 1, quorum: 1, reals: make([]*rawReal, 0, len(n.Children))}
 	child.vs = vs
-	kw := f.b.index.lookup(f.block, n.Keyword())
+	kw := f.words[n.Keyword()]
 	args := n.Args()
-	then := "this virtual server is not served; " + blockSkipped(n)
+	then := outcome{"this virtual server is not served; ", n}
 	switch args[0].Text {
 	case "fwmark":
 		if len(args) < 2 {
 			f.missing(n, kw)
 			return false
 		}
-		mark, ok := f.number(n, &n.Words[2], strictNumber(0, maxUint32), "virtual_server fwmark", then)
+		mark, ok := f.number(n, &n.Words[2], strictNumber(0, maxUint32), "virtual_server fwmark", then.String())
 		if ok && mark == 0 {
-			f.report(codeZeroMark, n, &n.Words[2], "virtual_server fwmark 0: no packet has mark 0", then)
+			f.report(codeZeroMark, n, &n.Words[2], "virtual_server fwmark 0: no packet has mark 0", then.String())
 			ok = false
 		}
 		vs.kind, vs.mark = byMark, uint32(mark)
@@ -50,7 +50,7 @@ func openVirtual(f *frame, n *syntax.Node, child *frame) bool {
 }
 
 // addressPort reads IP [PORT] after a keyword; a port of zeros is none.
-func (f *frame) addressPort(n *syntax.Node, what, then string) (netip.Addr, uint16, bool) {
+func (f *frame) addressPort(n *syntax.Node, what string, then outcome) (netip.Addr, uint16, bool) {
 	ip, ok := f.address(n, &n.Words[1], what, then)
 	if !ok {
 		return ip, 0, false
@@ -160,7 +160,7 @@ func (f *frame) tunnelOptions(n *syntax.Node, args []syntax.Word) (config.Forwar
 			}
 			i++
 			if w.Text == "port" {
-				p, ok := f.port(n, &args[i], n.Keyword()+" port", false, "all tunnel options of this line are ignored, as keepalived does: the tunnel is ipip")
+				p, ok := f.port(n, &args[i], n.Keyword()+" port", false, then("all tunnel options of this line are ignored, as keepalived does: the tunnel is ipip"))
 				if !ok {
 					return o, false
 				}
@@ -276,7 +276,7 @@ func dotted(prefix int) netip.Addr {
 }
 
 func setSorry(f *frame, v *value) {
-	ip, port, ok := f.addressPort(v.n, "sorry_server", f.ignored(v.kw))
+	ip, port, ok := f.addressPort(v.n, "sorry_server", then(f.ignored(v.kw)))
 	if !ok {
 		return
 	}
@@ -301,7 +301,7 @@ func openReal(f *frame, n *syntax.Node, child *frame) bool {
 	rs := &rawReal{f: child, method: f.vs.method}
 	child.rs = rs
 	var ok bool
-	rs.addr, rs.port, ok = f.addressPort(n, "real_server", "this real server is not served; "+blockSkipped(n))
+	rs.addr, rs.port, ok = f.addressPort(n, "real_server", outcome{"this real server is not served; ", n})
 	if ok {
 		f.vs.reals = append(f.vs.reals, rs)
 	}

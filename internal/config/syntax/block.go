@@ -57,9 +57,10 @@ func (p *parser) leaveLine(s lineState, l *line, c *context) {
 // statement adds a statement; l is trimmed and not empty.
 func (p *parser) statement(l line, c *context) {
 	p.wantBrace()
-	n := &Node{Raw: l.text, Chain: c.chain, Extension: c.ext}
+	n := p.nodes.one()
+	n.Raw, n.Chain, n.Extension = l.text, c.chain, c.ext
 	var dropped int
-	n.Words, dropped = words(&l)
+	n.Words, dropped = p.split(&l)
 	p.words += len(n.Words)
 	if dropped >= 0 && len(n.Words) < 2 {
 		// With two words in front it may be a script, whose rules differ.
@@ -264,7 +265,7 @@ func (p *parser) atEnd() {
 func (p *parser) reportNode(k kind, n *Node, message, hint string, notes ...string) {
 	width := 1
 	if len(n.Words) > 0 {
-		width = n.Words[0].Width
+		width = int(n.Words[0].Width)
 	}
 	src := &physical{text: n.Source, junk: isJunk(n.Source)}
 	defer func(before []string) { p.chain = before }(p.chain)
@@ -304,8 +305,8 @@ func title(n *Node) string {
 
 // lineOf names a line as seen from another place.
 func lineOf(at, from diag.Pos) string {
-	if at.File == from.File {
+	if at.SameFile(from) {
 		return fmt.Sprintf("line %d", at.Line)
 	}
-	return fmt.Sprintf("%s:%d", at.File, at.Line)
+	return fmt.Sprintf("%s:%d", at.File(), at.Line)
 }

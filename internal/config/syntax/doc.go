@@ -24,4 +24,8 @@
 //   - Cycles of definitions or includes are errors, and there are bounds on
 //     what a file can make of itself (see limits).
 //   - A comment that starts "#sluice " is a statement (Node.Extension).
+//
+// The texts of a tree (Node.Raw, Node.Source, Word.Text) are pieces of the chunks in
+// which the file was read: a line costs no memory of its own, and a text that is to
+// outlive the tree has to be copied. Findings have their own.
 package syntax

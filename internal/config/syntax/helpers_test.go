@@ -93,12 +93,12 @@ func checkSpans(t tester, tree *Tree, list diag.List, files map[string]string) {
 		rows[name] = strings.Split(text, "\n")
 	}
 	check := func(what string, pos diag.Pos, width int) {
-		lines, ok := rows[pos.File]
+		lines, ok := rows[pos.File()]
 		if !ok {
-			t.Errorf("%s: unknown file %q", what, pos.File)
+			t.Errorf("%s: unknown file %q", what, pos.File())
 			return
 		}
-		if pos.Line < 1 || pos.Line > len(lines) || pos.Col < 1 {
+		if pos.Line < 1 || int(pos.Line) > len(lines) || pos.Col < 1 {
 			t.Errorf("%s: %v is not in the file", what, pos)
 			return
 		}
@@ -106,7 +106,7 @@ func checkSpans(t tester, tree *Tree, list diag.List, files map[string]string) {
 		if len(text) > maxLine {
 			return
 		}
-		if n := len([]rune(text)); pos.Col > n+1 || width > 1 && pos.Col+width-1 > n {
+		if n := len([]rune(text)); int(pos.Col) > n+1 || width > 1 && int(pos.Col)+width-1 > n {
 			t.Errorf("%s: %v, %d wide, is not in the line %q", what, pos, width, text)
 		}
 	}
@@ -119,7 +119,7 @@ func checkSpans(t tester, tree *Tree, list diag.List, files map[string]string) {
 			}
 			check("node", n.Pos, 1)
 			for _, w := range n.Words {
-				check("word "+w.Text, w.Pos, w.Width)
+				check("word "+w.Text, w.Pos, int(w.Width))
 			}
 			if n.End.Line != 0 {
 				check("end", n.End, 1)

@@ -184,11 +184,12 @@ func (p *parser) openFile(f *file, before func() bool) (why, hint string) {
 		return reason(err)
 	}
 	defer r.Close()
-	if !slices.Contains(p.tree.Files, f.name) {
+	if !p.opened[f.name] {
+		p.opened[f.name] = true
 		p.tree.Files = append(p.tree.Files, f.name)
 	}
 	p.stack = append(p.stack, f)
-	p.read(f, r)
+	p.read(f, &lineReader{r: r})
 	p.stack = p.stack[:len(p.stack)-1]
 	return "", ""
 }
@@ -216,7 +217,7 @@ func reason(err error) (why, hint string) {
 
 // main reads the file that was asked for.
 func (p *parser) main(name string) {
-	at := diag.Pos{File: name}
+	at := diag.At(name, 0, 0)
 	if p.o.Resolver == nil {
 		p.reportAt(cannotRead, at, 1, nil, "there is nothing to read files with", "")
 		return
@@ -234,7 +235,7 @@ func (p *parser) main(name string) {
 		f := &file{name: match, dir: path.Dir(match)}
 		why, hint := p.openFile(f, func() bool { return true })
 		if why != "" {
-			p.reportAt(cannotRead, diag.Pos{File: match}, 1, nil, sorry+why, hint)
+			p.reportAt(cannotRead, diag.At(match, 0, 0), 1, nil, sorry+why, hint)
 			return
 		}
 		read++
@@ -278,13 +279,13 @@ func (p *parser) includeCheck(n *Node, src *physical) {
 			if s := diag.Suggest(name, names); s != "" {
 				hint = fmt.Sprintf("did you mean %q? %s", s, hint)
 			}
-			p.reportAt(badCheck, w.Pos, w.Width, src, fmt.Sprintf("unknown include check %q", shorten(name)), hint)
+			p.reportAt(badCheck, w.Pos, int(w.Width), src, fmt.Sprintf("unknown include check %q", shorten(name)), hint)
 		case sign == '+':
 			p.checks |= c
 		case sign == '-':
 			p.checks &^= c
 		case plain:
-			p.reportAt(badCheck, w.Pos, w.Width, src, fmt.Sprintf("include check %q needs a + or - in front", name), "it is ignored, as keepalived does")
+			p.reportAt(badCheck, w.Pos, int(w.Width), src, fmt.Sprintf("include check %q needs a + or - in front", name), "it is ignored, as keepalived does")
 		default:
 			plain = true
 			p.checks = CheckRead | c

@@ -57,8 +57,8 @@ func parseDisk(t *testing.T, d disk, name string) (*Tree, diag.List) {
 		files[f] = d.Memory[d.find(f)]
 	}
 	for _, x := range list {
-		if _, ok := files[x.Pos.File]; !ok && x.Pos.Line == 0 {
-			files[x.Pos.File] = ""
+		if _, ok := files[x.Pos.File()]; !ok && x.Pos.Line == 0 {
+			files[x.Pos.File()] = ""
 		}
 	}
 	checkSpans(t, tree, list, files)

@@ -15,21 +15,26 @@ func isBlank(c byte) bool { return c == ' ' || '\t' <= c && c <= '\r' }
 
 // physical is one line of a file as it is written.
 type physical struct {
-	file string
-	num  int
+	// at is its first column.
+	at   diag.Pos
 	text string
 	// junk tells that the line holds bytes that no text has.
-	junk bool
-	// marks speed column up in long lines that are not plain ASCII.
-	marks []mark
+	junk  bool
 	plain bool
 	known bool
+	// marks speed column up in long lines that are not plain ASCII.
+	marks *[]mark
 }
 
 // mark says that count characters stand before byte off.
 type mark struct{ off, count int }
 
 const markEvery = 64
+
+// place returns where the character at a byte offset stands.
+func (ph *physical) place(off int) diag.Pos {
+	return ph.at.On(int(ph.at.Line), ph.column(off))
+}
 
 // column returns the column, from 1, of the character at a byte offset.
 func (ph *physical) column(off int) int {
@@ -39,10 +44,11 @@ func (ph *physical) column(off int) int {
 	switch {
 	case ph.plain:
 		return off + 1
-	case len(ph.marks) == 0:
+	case ph.marks == nil:
 		return utf8.RuneCountInString(ph.text[:min(off, len(ph.text))]) + 1
 	}
-	m := ph.marks[min(off/markEvery, len(ph.marks)-1)]
+	marks := *ph.marks
+	m := marks[min(off/markEvery, len(marks)-1)]
 	if off <= m.off {
 		return m.count + 1
 	}
@@ -61,12 +67,14 @@ func (ph *physical) index() {
 		return
 	}
 	count := 0
+	var marks []mark
 	for off := range ph.text {
-		if off >= len(ph.marks)*markEvery {
-			ph.marks = append(ph.marks, mark{off, count})
+		if off >= len(marks)*markEvery {
+			marks = append(marks, mark{off, count})
 		}
 		count++
 	}
+	ph.marks = &marks
 }
 
 // span says where the bytes of a line from at on come from: from src at off on,
@@ -93,6 +101,9 @@ func whole(ph *physical) line {
 
 // after returns how many of the further spans start at or before byte i.
 func (l *line) after(i int) int {
+	if len(l.more) == 0 {
+		return 0
+	}
 	return sort.Search(len(l.more), func(k int) bool { return l.more[k].at > l.base+i })
 }
 
@@ -146,7 +157,7 @@ func (l *line) origin(i int) (src *physical, off, end int) {
 // pos returns where byte i stands, or where the line ends for i behind it.
 func (l *line) pos(i int) diag.Pos {
 	src, off, _ := l.origin(i)
-	return diag.Pos{File: src.file, Line: src.num, Col: src.column(off)}
+	return src.place(off)
 }
 
 // width returns how many characters of the file the bytes i..j take.

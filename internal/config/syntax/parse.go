@@ -1,7 +1,6 @@
 package syntax
 
 import (
-	"bufio"
 	"cmp"
 	"errors"
 	"fmt"
@@ -29,7 +28,7 @@ func ParseString(name, text string, o Options) (*Tree, diag.List) {
 	f := &file{name: name, dir: path.Dir(name)}
 	p.tree.Files = append(p.tree.Files, name)
 	p.stack = append(p.stack, f)
-	p.read(f, strings.NewReader(text))
+	p.read(f, &lineReader{rest: text, err: io.EOF})
 	return p.finish()
 }
 
@@ -40,6 +39,8 @@ type file struct {
 	dir   string
 	id    string
 	chain []string
+	// context is that of its own lines.
+	context context
 }
 
 // context is where a logical line stands.
@@ -62,6 +63,7 @@ type parser struct {
 	seen map[finding]bool
 	junk int
 
+	opened map[string]bool
 	stack  []*file  // being read, outermost first
 	chain  []string // of the line at work
 	checks Checks
@@ -69,6 +71,11 @@ type parser struct {
 	collect
 
 	block blocks
+
+	// What the tree is made of is allocated in blocks.
+	lines   slab[physical]
+	nodes   slab[Node]
+	letters slab[Word]
 
 	logicals, files, replaced, words int
 	bytes, work, substituted         int64
@@ -82,7 +89,7 @@ type finding struct {
 }
 
 func newParser(o Options) *parser {
-	return &parser{o: o, checks: o.IncludeCheck, defs: map[string]*definition{}, seen: map[finding]bool{}}
+	return &parser{o: o, checks: o.IncludeCheck, defs: map[string]*definition{}, seen: map[finding]bool{}, opened: map[string]bool{}}
 }
 
 func (p *parser) finish() (*Tree, diag.List) {
@@ -114,7 +121,7 @@ func (p *parser) reportAt(k kind, pos diag.Pos, width int, src *physical, messag
 	d.Notes = append(d.Notes, notes...)
 	d.Notes = append(d.Notes, p.chain...)
 	if src != nil {
-		d.Source = src.text
+		d.Source = strings.Clone(src.text) // it outlives the file
 		if src.junk {
 			p.junk++
 		}
@@ -157,36 +164,26 @@ func (p *parser) spend(l *line) bool {
 }
 
 // read reads the lines of an open file.
-func (p *parser) read(f *file, r io.Reader) {
+func (p *parser) read(f *file, lines *lineReader) {
 	defer func(before []string) { p.chain = before }(p.chain)
 	p.chain = f.chain
-	br := bufio.NewReaderSize(r, maxLine+2)
+	f.context = context{file: f, chain: f.chain}
+	start := diag.At(f.name, 0, 0)
 	for num := 1; !p.stopped; num++ {
-		b, err := br.ReadSlice('\n')
-		long := 0
-		text := ""
-		if errors.Is(err, bufio.ErrBufferFull) {
-			text = strings.ToValidUTF8(string(b[:256]), "\uFFFD")
-			long = len(b)
-			for errors.Is(err, bufio.ErrBufferFull) {
-				b, err = br.ReadSlice('\n')
-				long += len(b)
-			}
-		} else {
-			text = string(b)
-		}
+		text, long, err := lines.next()
 		p.bytes += int64(max(long, len(text)))
 		if text != "" {
-			ph := &physical{file: f.name, num: num, text: strings.TrimRight(text, "\r\n")}
+			ph := p.lines.one()
+			ph.at, ph.text = start.On(num, 1), strings.TrimRight(text, "\r\n")
 			p.physical(f, ph, long)
 		}
 		if p.bytes > maxBytes {
-			p.reportAt(tooMuch, diag.Pos{File: f.name, Line: num, Col: 1}, 1, nil,
+			p.reportAt(tooMuch, start.On(num, 1), 1, nil,
 				fmt.Sprintf("the configuration has more than %d MiB", maxBytes>>20), "check what is included")
 		}
 		if err != nil {
 			if !errors.Is(err, io.EOF) {
-				p.reportAt(cannotRead, diag.Pos{File: f.name, Line: num}, 1, nil,
+				p.reportAt(cannotRead, start.On(num, 0), 1, nil,
 					fmt.Sprintf("reading stopped in the middle: %v", err), "nothing is run from half a file; try again")
 			}
 			break
@@ -200,13 +197,13 @@ const byteOrder = "\uFEFF"
 
 // physical works on one line of a file.
 func (p *parser) physical(f *file, ph *physical, long int) {
-	if ph.num == 1 && strings.HasPrefix(ph.text, byteOrder) {
-		p.reportAt(byteOrderMark, diag.Pos{File: f.name, Line: 1, Col: 1}, 1, ph, "the file starts with a byte order mark",
+	if ph.at.Line == 1 && strings.HasPrefix(ph.text, byteOrder) {
+		p.reportAt(byteOrderMark, ph.at, 1, ph, "the file starts with a byte order mark",
 			"it is skipped; keepalived takes it for a part of the first word")
 		ph.text = ph.text[len(byteOrder):]
 	}
 	ph.junk = isJunk(ph.text)
-	at := diag.Pos{File: f.name, Line: ph.num, Col: 1}
+	at := ph.at
 	switch {
 	case long > 0 || len(ph.text) > maxLine:
 		ph.junk = true
@@ -214,17 +211,17 @@ func (p *parser) physical(f *file, ph *physical, long int) {
 			"it is ignored; break it up, a block may stand on several lines")
 		return
 	case strings.IndexByte(ph.text, 0) >= 0:
-		at.Col = ph.column(strings.IndexByte(ph.text, 0))
+		at = ph.place(strings.IndexByte(ph.text, 0))
 		p.reportAt(nulByte, at, 1, ph, "the line holds a NUL byte", "it is ignored, as keepalived does; delete the byte")
 		return
 	case len(ph.text) >= keepalivedLine:
-		at.Col = ph.column(keepalivedLine - 1)
+		at = ph.place(keepalivedLine - 1)
 		p.reportAt(longLine, at, 1, ph, fmt.Sprintf("keepalived reads at most %d bytes of a line", keepalivedLine),
 			"the line is used here; keepalived would drop the part before this place and read the rest as a line of its own")
 	}
 	whole := whole(ph)
 	l, comment := p.decomment(whole)
-	c := &context{file: f, chain: f.chain}
+	c := &f.context
 	if p.collecting != nil {
 		p.collectLine(l, comment)
 		return
@@ -277,7 +274,7 @@ func (p *parser) logical(l line, c *context) bool {
 		return true
 	}
 	var later []expansion // the further lines of multi-line definitions
-	defer func(before []string) { p.chain = before }(p.chain)
+	before := p.chain
 	p.chain = c.chain
 	outer := p.enterLine(c)
 	done := false // substitution
@@ -290,6 +287,7 @@ func (p *parser) logical(l line, c *context) bool {
 			if !keep {
 				p.leaveLine(outer, &l, c)
 				p.expand(later, c)
+				p.chain = before
 				return !first
 			}
 			if l = rest; l.text == "" {
@@ -329,6 +327,7 @@ func (p *parser) logical(l line, c *context) bool {
 	}
 	p.leaveLine(outer, &l, c)
 	p.expand(later, c)
+	p.chain = before
 	return true
 }
 
@@ -336,6 +335,9 @@ func (p *parser) logical(l line, c *context) bool {
 // part of a reference to a name that is not defined, or -1.
 func firstBrace(s string) int {
 	brace := -1
+	if strings.IndexByte(s, '{') < 0 && strings.IndexByte(s, '}') < 0 {
+		return brace
+	}
 	quotes(s, "{}", func(i int, _ bool) bool {
 		k := i - 1
 		if s[i] == '}' {

@@ -108,7 +108,7 @@ func TestBraces(t *testing.T) {
 
 func TestMissingCloseNamesTheBlock(t *testing.T) {
 	_, list := parse(t, "vrrp_instance V {\n state X\n\nvirtual_server 1.2.3.4 80 {\n real_server 5 {\n }\n}\n")
-	want := diag.Diagnostic{Severity: diag.Fatal, Class: diag.ClassConfig, Code: "F001", Pos: diag.Pos{File: "test.conf", Line: 1, Col: 1},
+	want := diag.Diagnostic{Severity: diag.Fatal, Class: diag.ClassConfig, Code: "F001", Pos: diag.At("test.conf", 1, 1),
 		Width: 13, Source: "vrrp_instance V {", Message: "the block of vrrp_instance V is never closed",
 		Notes: []string{"virtual_server 1.2.3.4 80 (line 4) cannot stand inside it"}}
 	if len(list) != 1 {
@@ -219,7 +219,7 @@ func TestPositions(t *testing.T) {
 	}
 	type at struct {
 		Text             string
-		Line, Col, Width int
+		Line, Col, Width int32
 	}
 	var got []at
 	var walk func([]*Node)

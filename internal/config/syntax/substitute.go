@@ -155,6 +155,10 @@ func (p *parser) substitute(l line, c *context) (out line, later []expansion) {
 	if strings.IndexByte(l.text, '$') < 0 {
 		return l, nil
 	}
+	return p.replaceAll(l, c)
+}
+
+func (p *parser) replaceAll(l line, c *context) (out line, later []expansion) {
 	for pass := 0; !p.stopped; pass++ {
 		first := p.replaceable(&l, c)
 		if first < 0 {

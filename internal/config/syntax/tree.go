@@ -23,14 +23,15 @@ type Node struct {
 	Pos diag.Pos
 	// Source is the physical line that the statement stands on.
 	Source string
-	// Block tells that a block follows, even an empty one.
-	Block    bool
+	// Children are the statements of its block.
 	Children []*Node
 	// End is where the block's closing brace stands.
 	End diag.Pos
 	// Chain says how the file came to be read, innermost first, as
 	// "included from FILE:LINE:COL"; empty in the main file.
 	Chain []string
+	// Block tells that a block follows, even an empty one.
+	Block bool
 	// Extension tells that the statement came from a "#sluice " comment.
 	Extension bool
 }
@@ -42,7 +43,7 @@ type Word struct {
 	// the reference stands.
 	Pos diag.Pos
 	// Width is how many characters of the file it takes there, quotes included.
-	Width  int
+	Width  int32
 	Quoted bool
 }
 

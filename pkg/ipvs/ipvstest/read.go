@@ -43,6 +43,11 @@ func (t *Table) Services(ctx context.Context) ([]ipvs.ServiceInfo, error) {
 
 // Destinations is ipvs.Client.Destinations.
 func (t *Table) Destinations(ctx context.Context, k ipvs.ServiceKey) ([]ipvs.DestinationInfo, error) {
+	return t.AppendDestinations(ctx, []ipvs.DestinationInfo{}, k)
+}
+
+// AppendDestinations is ipvs.Client.AppendDestinations.
+func (t *Table) AppendDestinations(ctx context.Context, buf []ipvs.DestinationInfo, k ipvs.ServiceKey) ([]ipvs.DestinationInfo, error) {
 	const op = "list destinations"
 	k = k.Canonical()
 	if err := t.reading(ctx, op, k); err != nil {
@@ -52,7 +57,7 @@ func (t *Table) Destinations(ctx context.Context, k ipvs.ServiceKey) ([]ipvs.Des
 	if k.FWMark == 0 && (!k.Addr.IsValid() || k.Family != ipvs.FamilyOf(k.Addr)) {
 		return nil, &ipvs.Error{Op: op, Service: k, Errno: syscall.EINVAL}
 	}
-	return View{t}.Destinations(k), nil
+	return View{t}.append(buf, k), nil
 }
 
 // Service is ipvs.Client.Service.
@@ -146,7 +151,7 @@ func (t *Table) Zero(ctx context.Context, k ipvs.ServiceKey) error {
 	for _, svc := range t.index {
 		if all || svc.info.ServiceKey == k {
 			svc.info.Stats = ipvs.Stats{}
-			for _, di := range svc.dests {
+			for _, di := range svc.index {
 				di.Stats = ipvs.Stats{}
 			}
 		}
@@ -174,13 +179,19 @@ func (v View) Has(k ipvs.ServiceKey) bool { return v.t.index[k.Canonical()] != n
 
 // Destinations returns a service's destinations, the newest first.
 func (v View) Destinations(k ipvs.ServiceKey) []ipvs.DestinationInfo {
-	svc := v.t.index[k.Canonical()]
+	return v.append([]ipvs.DestinationInfo{}, k.Canonical())
+}
+
+func (v View) append(buf []ipvs.DestinationInfo, k ipvs.ServiceKey) []ipvs.DestinationInfo {
+	svc := v.t.index[k]
 	if svc == nil {
-		return []ipvs.DestinationInfo{}
+		return buf
 	}
-	out := make([]ipvs.DestinationInfo, 0, len(svc.dests))
+	buf = slices.Grow(buf, len(svc.index))
 	for _, di := range slices.Backward(svc.dests) {
-		out = append(out, *di)
+		if di != nil {
+			buf = append(buf, di.DestinationInfo)
+		}
 	}
-	return out
+	return buf
 }

@@ -69,12 +69,18 @@ type Table struct {
 	onApply  func(ipvs.Op, View)
 	forget   bool
 	attempts []Attempt
+	sends    []int
 }
 
 type service struct {
 	info  ipvs.ServiceInfo
-	dests []*ipvs.DestinationInfo // oldest first
-	index map[ipvs.DestinationKey]*ipvs.DestinationInfo
+	dests []*destination // oldest first, nil where one was deleted
+	index map[ipvs.DestinationKey]*destination
+}
+
+type destination struct {
+	ipvs.DestinationInfo
+	at int // in dests
 }
 
 type trashKey struct {
@@ -147,7 +153,7 @@ func (t *Table) KeepLog(on bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.forget = !on
-	t.attempts = nil
+	t.attempts, t.sends = nil, nil
 }
 
 // Log returns the operations that were applied, in order. Flush is none.
@@ -170,11 +176,28 @@ func (t *Table) Attempts() []Attempt {
 	return slices.Clone(t.attempts)
 }
 
+// Sends returns how many operations each datagram would have had that a Client sent
+// for what Log and Attempts tell of.
+func (t *Table) Sends() []int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.sends)
+}
+
 // ResetLog forgets what was recorded.
 func (t *Table) ResetLog() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.attempts = nil
+	t.attempts, t.sends = nil, nil
+}
+
+// send records the datagrams that n operations take.
+func (t *Table) send(n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for ; !t.forget && n > 0; n -= ipvs.BatchSize {
+		t.sends = append(t.sends, min(n, ipvs.BatchSize))
+	}
 }
 
 // SetCounters sets a destination's connection counters.
@@ -211,7 +234,7 @@ func (t *Table) SetServiceStats(k ipvs.ServiceKey, s ipvs.Stats) error {
 	return nil
 }
 
-func (t *Table) dest(op string, k ipvs.ServiceKey, d ipvs.DestinationKey) (*ipvs.DestinationInfo, error) {
+func (t *Table) dest(op string, k ipvs.ServiceKey, d ipvs.DestinationKey) (*destination, error) {
 	e := &ipvs.Error{Op: op, Service: k, Destination: d, Errno: syscall.ESRCH}
 	svc := t.index[k.Canonical()]
 	if svc == nil {
@@ -234,42 +257,48 @@ func (t *Table) Close() error {
 
 // AddService is ipvs.Client.AddService.
 func (t *Table) AddService(ctx context.Context, s ipvs.Service) error {
-	return t.apply(ctx, ipvs.Op{Kind: ipvs.OpAddService, Service: s})
+	return t.one(ctx, ipvs.Op{Kind: ipvs.OpAddService, Service: s})
 }
 
 // SetService is ipvs.Client.SetService.
 func (t *Table) SetService(ctx context.Context, s ipvs.Service) error {
-	return t.apply(ctx, ipvs.Op{Kind: ipvs.OpSetService, Service: s})
+	return t.one(ctx, ipvs.Op{Kind: ipvs.OpSetService, Service: s})
 }
 
 // DelService is ipvs.Client.DelService.
 func (t *Table) DelService(ctx context.Context, s ipvs.Service) error {
-	return t.apply(ctx, ipvs.Op{Kind: ipvs.OpDelService, Service: s})
+	return t.one(ctx, ipvs.Op{Kind: ipvs.OpDelService, Service: s})
 }
 
 // AddDest is ipvs.Client.AddDest.
 func (t *Table) AddDest(ctx context.Context, s ipvs.Service, d ipvs.Destination) error {
-	return t.apply(ctx, ipvs.Op{Kind: ipvs.OpAddDest, Service: s, Destination: d})
+	return t.one(ctx, ipvs.Op{Kind: ipvs.OpAddDest, Service: s, Destination: d})
 }
 
 // SetDest is ipvs.Client.SetDest.
 func (t *Table) SetDest(ctx context.Context, s ipvs.Service, d ipvs.Destination) error {
-	return t.apply(ctx, ipvs.Op{Kind: ipvs.OpSetDest, Service: s, Destination: d})
+	return t.one(ctx, ipvs.Op{Kind: ipvs.OpSetDest, Service: s, Destination: d})
 }
 
 // DelDest is ipvs.Client.DelDest.
 func (t *Table) DelDest(ctx context.Context, s ipvs.Service, d ipvs.Destination) error {
-	return t.apply(ctx, ipvs.Op{Kind: ipvs.OpDelDest, Service: s, Destination: d})
+	return t.one(ctx, ipvs.Op{Kind: ipvs.OpDelDest, Service: s, Destination: d})
 }
 
 // Batch is ipvs.Client.Batch. As in the kernel, other callers' operations may
 // come in between.
 func (t *Table) Batch(ctx context.Context, ops []ipvs.Op) []error {
+	t.send(len(ops))
 	errs := make([]error, len(ops))
 	for i, op := range ops {
 		errs[i] = t.apply(ctx, op)
 	}
 	return errs
+}
+
+func (t *Table) one(ctx context.Context, op ipvs.Op) error {
+	t.send(1)
+	return t.apply(ctx, op)
 }
 
 func (t *Table) apply(ctx context.Context, op ipvs.Op) error {
@@ -359,7 +388,7 @@ func (t *Table) change(op ipvs.Op) syscall.Errno {
 			return syscall.EINVAL
 		}
 		k := trashKey{s.ServiceKey, d.DestinationKey}
-		di := &ipvs.DestinationInfo{Destination: d, Counters: t.trash[k]}
+		di := &destination{ipvs.DestinationInfo{Destination: d, Counters: t.trash[k]}, len(svc.dests)}
 		delete(t.trash, k)
 		svc.dests = append(svc.dests, di)
 		svc.index[d.DestinationKey] = di
@@ -376,16 +405,29 @@ func (t *Table) change(op ipvs.Op) syscall.Errno {
 		}
 		t.discard(s.ServiceKey, di)
 		delete(svc.index, d.DestinationKey)
-		svc.dests = slices.DeleteFunc(svc.dests, func(x *ipvs.DestinationInfo) bool { return x == di })
+		svc.remove(di)
 	default:
 		return syscall.EINVAL
 	}
 	return 0
 }
 
+// remove takes a destination out of the list, whose holes are closed when they are
+// more than half of it.
+func (s *service) remove(d *destination) {
+	s.dests[d.at] = nil
+	if len(s.dests) < 16 || len(s.dests) < 2*len(s.index) {
+		return
+	}
+	s.dests = slices.DeleteFunc(s.dests, func(x *destination) bool { return x == nil })
+	for i, x := range s.dests {
+		x.at = i
+	}
+}
+
 func (t *Table) addService(s ipvs.Service) {
 	s.Flags |= ipvs.Hashed
-	svc := &service{info: ipvs.ServiceInfo{Service: s}, index: make(map[ipvs.DestinationKey]*ipvs.DestinationInfo)}
+	svc := &service{info: ipvs.ServiceInfo{Service: s}, index: make(map[ipvs.DestinationKey]*destination)}
 	t.index[s.ServiceKey] = svc
 	if s.FWMark != 0 {
 		t.marks = append(t.marks, svc)
@@ -396,7 +438,7 @@ func (t *Table) addService(s ipvs.Service) {
 
 func (t *Table) delService(svc *service) {
 	k := svc.info.ServiceKey
-	for _, di := range svc.dests {
+	for _, di := range svc.index {
 		t.discard(k, di)
 	}
 	delete(t.index, k)
@@ -406,7 +448,7 @@ func (t *Table) delService(svc *service) {
 }
 
 // discard puts a destination that has connections on the trash list.
-func (t *Table) discard(k ipvs.ServiceKey, di *ipvs.DestinationInfo) {
+func (t *Table) discard(k ipvs.ServiceKey, di *destination) {
 	if di.Counters != (ipvs.Counters{}) {
 		t.trash[trashKey{k, di.DestinationKey}] = di.Counters
 	}

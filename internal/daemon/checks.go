@@ -1,0 +1,26 @@
+package daemon
+
+import (
+	"github.com/sluice-lb/sluice/internal/checker"
+	"github.com/sluice-lb/sluice/internal/checker/reactor"
+	"github.com/sluice-lb/sluice/internal/config"
+)
+
+// checks makes what runs the checks: so many threads for conversations, and
+// goroutines for all others.
+func checks(threads int) *checker.Front {
+	goroutines, each := checker.Limits(threads)
+	loops := make([]checker.Runner, threads)
+	for i := range loops {
+		loops[i] = reactor.New(reactor.Options{Limit: each})
+	}
+	return checker.NewFront(checker.NewScheduler(checker.Options{Limit: goroutines}), loops...)
+}
+
+// threadsStay says so when a configuration asks for another number of threads than
+// there are.
+func (d *daemon) threadsStay(cfg *config.Config) {
+	if n := max(cfg.Global.CheckerThreads, config.DefaultCheckerThreads); n != d.threads {
+		d.log.Warn("checker_threads is read at the start, restart to change it", "running", d.threads, "configured", n)
+	}
+}

@@ -1,0 +1,298 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sluice-lb/sluice/internal/apply"
+	"github.com/sluice-lb/sluice/internal/config"
+	"github.com/sluice-lb/sluice/pkg/ipvs"
+)
+
+// Snapshot assembles the present state. It may be called by anyone, at any time.
+func (e *Engine) Snapshot() *Snapshot {
+	s, _ := e.snapshot()
+	return s
+}
+
+// Overview is Snapshot without the real servers and without the services: a summary
+// of ten thousand need not make them all.
+func (e *Engine) Overview() *Snapshot {
+	s, _ := e.overview()
+	return s
+}
+
+func (e *Engine) overview() (*Snapshot, *published) {
+	p := e.published.Load()
+	s := p.head
+	s.At = time.Now()
+	if e.opts.Scheduler != nil {
+		s.Overdue = e.opts.Scheduler.Overdue()
+	}
+	s.Overrides = slices.Clone(p.head.Overrides)
+	s.Checks = e.tally.checks()
+	s.VirtualServers = make([]VirtualServer, p.pieces.n)
+	for i := range s.VirtualServers {
+		s.VirtualServers[i] = p.pieces.at(i).vs
+	}
+	return &s, p
+}
+
+// VirtualServers yields what Snapshot has of virtual servers, each made when it is
+// asked for. All are of one moment.
+func (e *Engine) VirtualServers() iter.Seq[VirtualServer] {
+	p := e.published.Load()
+	return func(yield func(VirtualServer) bool) {
+		now := time.Now()
+		for i := range p.pieces.n {
+			if !yield(p.pieces.at(i).read(p.config, now)) {
+				return
+			}
+		}
+	}
+}
+
+func (e *Engine) snapshot() (*Snapshot, *published) {
+	s, p := e.overview()
+	for _, v := range p.leaving {
+		s.Leaving = append(s.Leaving, serviceOf(v.ServiceView))
+	}
+	for i := range s.VirtualServers {
+		s.VirtualServers[i] = p.pieces.at(i).read(p.config, s.At)
+	}
+	return s, p
+}
+
+// read puts a piece into words.
+func (p *piece) read(cfg *config.Config, now time.Time) VirtualServer {
+	vs := p.vs
+	vs.RealServers = make([]RealServer, p.situations.n)
+	for i := range vs.RealServers {
+		vs.RealServers[i] = p.server(i, cfg, now)
+	}
+	vs.Hold = p.hold.view(p.of, func(i int) bool {
+		return p.situations.at(i).proven(len(p.of.Servers[i].Config.Checkers))
+	})
+	for i, s := range p.services() {
+		if p.views != nil && p.views[i] != nil {
+			vs.Services = append(vs.Services, serviceOf(p.views[i].ServiceView))
+			continue
+		}
+		out := Service{Name: s.String(), Key: s.ServiceKey}
+		for dk, weight := range p.settled(s.ServiceKey) {
+			out.Destinations = append(out.Destinations, Destination{Address: dk.String(), Wanted: weight, Kernel: weight})
+		}
+		vs.Services = append(vs.Services, out)
+	}
+	return vs
+}
+
+// settled yields the destinations that a service without a view has and should have,
+// with their weights.
+func (p *piece) settled(s ipvs.ServiceKey) func(yield func(ipvs.DestinationKey, int64) bool) {
+	return func(yield func(ipvs.DestinationKey, int64) bool) {
+		for i := range p.situations.n {
+			weight := int64(p.situations.at(i).wanted)
+			if weight < 0 {
+				continue
+			}
+			dk, ok := p.kernel.Destination(p.of.Servers[i].Config.Key, s)
+			if ok && !yield(dk, weight) {
+				return
+			}
+		}
+		if dk, ok := p.kernel.SorryDestination(s); ok && p.sorry >= 0 {
+			yield(dk, p.sorry)
+		}
+	}
+}
+
+// server puts one real server into words.
+func (p *piece) server(i int, cfg *config.Config, now time.Time) RealServer {
+	rc, sit := p.of.Servers[i].Config, p.situations.at(i)
+	out := RealServer{
+		Address: rc.Key.String(), State: sit.state.word(), Reason: sit.reason, Since: time.Unix(0, sit.since),
+		Method: rc.Forward.Method.String(), WeightConfigured: rc.Weight,
+		WeightWanted: int64(sit.wanted), Inhibit: rc.Inhibit,
+	}
+	out.Checkers = make([]Checker, len(rc.Checkers))
+	for k, c := range rc.Checkers {
+		if t := p.of.tasks[i][k]; t != nil {
+			out.Checkers[k] = t.status()
+		} else {
+			out.Checkers[k] = Checker{Kind: c.Kind.String(), Target: targetOf(c), Verdict: sit.verdict(k).String()}
+		}
+	}
+	if sit.rest == nil {
+		return out
+	}
+	out.HeldUntil = sit.rest.heldUntil
+	if now.Before(sit.rest.risesUntil) {
+		out.RisesUntil = sit.rest.risesUntil
+	}
+	for k, d := range sit.rest.dynamic {
+		if c := rc.Checkers[k]; d.Set {
+			out.Dynamic = append(out.Dynamic, Dynamic{c.Kind.String() + " " + targetOf(c), d.Weight})
+		}
+	}
+	for _, f := range sit.rest.files {
+		contribution, fault := f.Status()
+		out.TrackFiles = append(out.TrackFiles, TrackFile{Name: f.Name, Path: pathOf(cfg, f.Name), Value: f.Value, Contribution: contribution, Fault: fault})
+	}
+	return out
+}
+
+func pathOf(cfg *config.Config, trackFile string) string {
+	for _, tf := range cfg.TrackFiles {
+		if tf.Name == trackFile {
+			return tf.Path
+		}
+	}
+	return ""
+}
+
+func serviceOf(v apply.ServiceView) Service {
+	s := Service{Name: v.Service.String(), Key: v.Service.ServiceKey}
+	for _, d := range v.Drift {
+		out := Drift{What: d.What, Found: d.Found, Wanted: d.Wanted, Since: d.Since}
+		if d.Destination.Addr.IsValid() {
+			out.Destination = d.Destination.String()
+		}
+		s.Drift = append(s.Drift, out)
+	}
+	for _, d := range v.Destinations {
+		out := Destination{Address: d.DestinationKey.String(), Wanted: d.Wanted, Kernel: d.Mirror}
+		if d.Drain != nil {
+			out.Active, out.Inactive, out.Persistent = d.Drain.Counters.Active, d.Drain.Counters.Inactive, d.Drain.Counters.Persistent
+			out.Drain = &Drain{Since: d.Drain.Since, Why: d.Drain.Why, WaitsFor: d.Drain.WaitsFor, Deadline: d.Drain.Deadline, EndsBy: d.Drain.EndsBy, Note: d.Drain.Note}
+		}
+		s.Destinations = append(s.Destinations, out)
+	}
+	return s
+}
+
+// lazyReader keeps one connection for Status.
+type lazyReader struct {
+	mu sync.Mutex
+	r  Reader
+}
+
+// open connects once; the lock is held.
+func (l *lazyReader) open(ctx context.Context, read func(context.Context) (Reader, error)) error {
+	if l.r != nil {
+		return nil
+	}
+	r, err := read(ctx)
+	if err == nil {
+		l.r = r
+	}
+	return err
+}
+
+// Status is Snapshot with weights and counters read from the kernel just now. What
+// cannot be read is left as the engine believes it, and Kernel.Error says so.
+func (e *Engine) Status(ctx context.Context) *Snapshot {
+	s, p := e.snapshot()
+	if e.opts.Read == nil {
+		return s
+	}
+	e.reader.mu.Lock()
+	defer e.reader.mu.Unlock()
+	if err := e.reader.open(ctx, e.opts.Read); err != nil {
+		if s.Kernel.OK || s.Kernel.Error == "" {
+			s.Kernel.Error = fmt.Sprintf("the kernel's table could not be read: %v", err)
+		}
+		return s
+	}
+	for i := range s.VirtualServers {
+		for j, k := range p.pieces.at(i).services() {
+			svc := &s.VirtualServers[i].Services[j]
+			*svc = e.reread(ctx, s, *svc, k.ServiceKey)
+		}
+	}
+	for j := range s.Leaving {
+		s.Leaving[j] = e.reread(ctx, s, s.Leaving[j], p.leaving[j].Service.ServiceKey)
+	}
+	if err := e.count(ctx, s.Overrides, p); err != nil {
+		s.Kernel.Error = err.Error()
+	}
+	return s
+}
+
+func (e *Engine) reread(ctx context.Context, s *Snapshot, svc Service, k ipvs.ServiceKey) Service {
+	ds, err := e.reader.r.Destinations(ctx, k)
+	if err != nil {
+		s.Kernel.Error = fmt.Sprintf("the kernel's table could not be read: %v", err)
+		return svc
+	}
+	found := make(map[string]ipvs.DestinationInfo, len(ds))
+	for _, d := range ds {
+		found[d.DestinationKey.String()] = d
+	}
+	out := svc
+	out.Destinations = nil
+	for _, d := range svc.Destinations {
+		d.Kernel = -1
+		if f, ok := found[d.Address]; ok {
+			d.Kernel = int64(f.Weight)
+			d.Active, d.Inactive, d.Persistent = f.Counters.Active, f.Counters.Inactive, f.Counters.Persistent
+			if d.Drain != nil {
+				drain := *d.Drain
+				drain.WaitsFor = apply.WaitsFor(f.Counters)
+				if f.Counters.Active > 0 {
+					drain.EndsBy = time.Time{}
+				}
+				d.Drain = &drain
+			}
+			delete(found, d.Address)
+		}
+		out.Destinations = append(out.Destinations, d)
+	}
+	for _, f := range ds {
+		if _, ok := found[f.DestinationKey.String()]; ok {
+			out.Destinations = append(out.Destinations, Destination{Address: f.DestinationKey.String(), Wanted: -1, Kernel: int64(f.Weight),
+				Active: f.Counters.Active, Inactive: f.Counters.Inactive, Persistent: f.Counters.Persistent})
+		}
+	}
+	return out
+}
+
+// LogState writes the present state to the log, a line for each thing.
+func (e *Engine) LogState(log *slog.Logger) {
+	s := e.Snapshot()
+	log.Info("State", "generation", s.Generation, "virtual_servers", len(s.VirtualServers), "kernel_ok", s.Kernel.OK,
+		"kernel_error", s.Kernel.Error, "operations", s.Kernel.Operations, "overdue", s.Overdue)
+	for _, vs := range s.VirtualServers {
+		log.Info("Virtual server", "vs", vs.Name, "scheduler", vs.Scheduler, "quorum_up", vs.QuorumUp, "alive_weight", vs.Alive,
+			"quorum", vs.Quorum, "hysteresis", vs.Hysteresis, "sorry_serving", vs.SorryServing, "since", vs.Since, "min_alive", vs.MinAlive, "at_floor", vs.AtFloor)
+		for _, rs := range vs.RealServers {
+			args := []any{"vs", vs.Name, "rs", rs.Address, "state", rs.State, "reason", rs.Reason, "since", rs.Since,
+				"weight_wanted", rs.WeightWanted, "weight_configured", rs.WeightConfigured}
+			for _, c := range rs.Checkers {
+				args = append(args, strings.ToLower(c.Kind), fmt.Sprintf("%s (%d/%d failures): %s", c.Verdict, c.Failures, c.Limit, c.LastReason))
+			}
+			log.Info("Real server", args...)
+		}
+		logDrains(log, vs.Services)
+	}
+	logDrains(log, s.Leaving)
+}
+
+func logDrains(log *slog.Logger, services []Service) {
+	for _, svc := range services {
+		for _, d := range svc.Drift {
+			log.Info("Changed by somebody else", "service", svc.Name, "destination", d.Destination, "what", d.What, "found", d.Found, "wanted", d.Wanted, "since", d.Since)
+		}
+		for _, d := range svc.Destinations {
+			if d.Drain != nil {
+				log.Info("Draining", "service", svc.Name, "destination", d.Address, "why", d.Drain.Why, "since", d.Drain.Since, "waits_for", d.Drain.WaitsFor, "note", d.Drain.Note)
+			}
+		}
+	}
+}
