@@ -9,7 +9,10 @@ import (
 
 // measured is what a scrape tells of.
 func (d *daemon) measured() (*engine.Snapshot, config.MetricsDetail) {
-	return d.engine.Snapshot(), config.MetricsDetail(d.detail.Load())
+	if config.MetricsDetail(d.detail.Load()) == config.MetricsServer {
+		return d.engine.Snapshot(), config.MetricsServer
+	}
+	return d.engine.Overview(), config.MetricsService
 }
 
 // answers asks whether the loop turns, for /healthz.

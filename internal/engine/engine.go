@@ -90,7 +90,9 @@ type Engine struct {
 	values map[string]int64
 	nextID checker.ID
 	// runs are those that others may join, by what they ask; rules those in use.
-	runs  map[uint64]*run
+	runs map[uint64]*run
+	// hasty are those that come at once, for who joined them in this turn.
+	hasty map[checker.ID]bool
 	rules map[rules]*rules
 	// touched are the virtual servers to be published, with true those of which all
 	// real servers are (mark).
@@ -205,7 +207,7 @@ func New(opts Options) *Engine {
 	e := &Engine{
 		opts: opts, log: opts.Log, inbox: newInbox(),
 		syncing: map[ipvs.SyncState]bool{}, orders: map[orderKey]Order{}, holds: map[config.VSKey]*hold{},
-		runs: map[uint64]*run{}, rules: map[rules]*rules{}, uses: map[string][]fileUse{}, byKey: map[config.VSKey]*server{}, touched: map[*server]bool{},
+		runs: map[uint64]*run{}, hasty: map[checker.ID]bool{}, rules: map[rules]*rules{}, uses: map[string][]fileUse{}, byKey: map[config.VSKey]*server{}, touched: map[*server]bool{},
 		started: time.Now(), stopping: newStopping(),
 	}
 	e.published.Store(&published{})
@@ -356,6 +358,7 @@ func (e *Engine) wait(now time.Time) time.Duration {
 func (e *Engine) turn(ctx context.Context) {
 	kctx, cancel := context.WithTimeout(ctx, e.opts.KernelTimeout)
 	defer cancel()
+	e.hurryUp()
 	now := time.Now()
 	e.advanceDue(now)
 	e.expire(now)

@@ -3,6 +3,7 @@ package engine
 import (
 	"encoding/hex"
 	"hash/maphash"
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -113,6 +114,17 @@ func (e *Engine) findRun(rc *config.RealServer, c *config.Checker) *run {
 	return nil
 }
 
+// hurryUp has the runs that others joined come at once, each once for all of them.
+func (e *Engine) hurryUp() {
+	if len(e.hasty) == 0 {
+		return
+	}
+	for _, id := range slices.Sorted(maps.Keys(e.hasty)) {
+		e.opts.Scheduler.RunNow(id)
+	}
+	clear(e.hasty)
+}
+
 // enlist has a task's check run after a time: by the run that asks the same already,
 // which is hurried if it would come too late, or by one of its own. It is false, and
 // logged, if the check cannot be run.
@@ -127,7 +139,7 @@ func (e *Engine) enlist(t *task, first time.Duration) bool {
 		r.mu.Unlock()
 		t.setRun(r)
 		if late {
-			e.opts.Scheduler.RunNow(r.id)
+			e.hasty[r.id] = true
 		}
 		return true
 	}

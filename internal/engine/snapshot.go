@@ -99,6 +99,8 @@ type VirtualServer struct {
 	Hold        *Hold        `json:"departure_hold,omitempty"`
 	Sorry       *SorryServer `json:"sorry_server,omitempty"`
 	RealServers []RealServer `json:"real_servers"`
+	// Counts are the numbers of real servers by their states.
+	Counts Counts `json:"-"`
 	// Services are the kernel services this virtual server stands for.
 	Services []Service `json:"services"`
 }

@@ -169,20 +169,11 @@ func (e *encoder) virtual(s *engine.Snapshot) {
 
 	for i := range s.VirtualServers {
 		vs := &s.VirtualServers[i]
-		var count [8]int
-		for j := range vs.RealServers {
-			for k, state := range states {
-				if vs.RealServers[j].State == state {
-					count[k]++
-					break
-				}
-			}
-		}
-		for k, state := range states {
-			if count[k] > 0 || counted(vs, state) {
+		for _, state := range states {
+			if n := vs.Counts.Of(state); n > 0 || counted(vs, state) {
 				e.named(vsServers, vs)
 				e.label("state", string(state))
-				e.value(number(count[k]))
+				e.value(number(n))
 			}
 		}
 	}

@@ -60,6 +60,20 @@ func served(t testing.TB, cfg *config.Config) (*engine.Engine, *checker.Schedule
 	return e, sched
 }
 
+// written is served with all of the table written.
+func written(b *testing.B, cfg *config.Config) *engine.Engine {
+	b.Helper()
+	e, _ := served(b, cfg)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = e.Run(ctx) }()
+	b.Cleanup(func() { cancel(); <-done })
+	if err := e.Written(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	return e
+}
+
 // after runs an engine for so long and gives what it then shows to f.
 func after(t *testing.T, d time.Duration, cfg *config.Config, f func(*engine.Engine)) {
 	synctest.Test(t, func(t *testing.T) {
