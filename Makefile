@@ -45,7 +45,8 @@ test-loss: ## what operations cost clients, with sluiced and with keepalived (AR
 test-loss-quick: ## the four or five scenarios of it that are marked as quick
 	$(GO) run ./test/loss -quick -t 10m $(ARGS)
 
-test-long: ## 100,000 runs of scripts that end at their timeout, about ten minutes
+test-long: ## ten minutes of reloads and 10,000 verdicts a second, then 100,000 scripts that end at their timeout, ten minutes too
+	$(GO) test -count 1 -timeout 30m -v ./test/soak -for 10m -rate 10000
 	SLUICE_LONG=1 $(GO) test -count 1 -timeout 30m -v -run TestC05ScriptsThatEndAtTheirTimeout ./internal/checker/misc
 	SLUICE_LONG=1 $(GO) test -count 1 -timeout 30m -v -run TestSoak ./internal/engine
 

@@ -53,25 +53,9 @@ func (vs *VirtualServer) SorryDestination(s ipvs.ServiceKey) (ipvs.DestinationKe
 	return at(vs.SorryServer.Dest, s).DestinationKey, true
 }
 
-// Plain reports whether each real server, and the sorry server, has a destination of
-// its own in each of the virtual server's services.
-func (vs *VirtualServer) Plain() bool {
-	for _, s := range vs.Services {
-		seen := make(map[ipvs.DestinationKey]bool, len(vs.Servers)+1)
-		for i := range vs.Servers {
-			seen[at(vs.Servers[i].Dest, s.ServiceKey).DestinationKey] = true
-		}
-		n := len(vs.Servers)
-		if dk, ok := vs.SorryDestination(s.ServiceKey); ok {
-			seen[dk] = true
-			n++
-		}
-		if len(seen) < n {
-			return false
-		}
-	}
-	return true
-}
+// Plain reports whether no two of the real servers, nor the sorry server and one of
+// them, can be one destination.
+func (vs *VirtualServer) Plain() bool { return vs.distinct }
 
 // OwnedService is Owned for one service; false if it is not ours.
 func (a *Applier) OwnedService(k ipvs.ServiceKey) (Owned, bool) {

@@ -131,6 +131,10 @@ type Global struct {
 	// kernel; 0 is only on events.
 	ReconcileInterval time.Duration
 	Drift             Drift
+	// HTTPListen is where /metrics and /healthz are served over HTTP; invalid for
+	// nowhere.
+	HTTPListen    netip.AddrPort
+	MetricsDetail MetricsDetail
 	// ShareChecks has equal checks of several virtual servers run once.
 	ShareChecks bool
 	// CheckerThreads is how many threads lead the checks that need no goroutine; 0 is

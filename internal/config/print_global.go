@@ -122,6 +122,7 @@ func (p *printer) global(g *Global, late bool) {
 	p.ext("trust_new", yesNo(g.TrustNew))
 	p.ext("departure_hold", timer(g.DepartureHold))
 	p.drift(g)
+	p.observation(g)
 	p.threads(g)
 	p.close()
 	p.text("net_namespace", g.NetNamespace)

@@ -19,6 +19,7 @@ func Validate(c *Config) error {
 	v.need(c.Global.DepartureHold >= 0, "departure_hold %v is negative", c.Global.DepartureHold)
 	v.need(c.Global.UDPDrainTimeout >= 0, "udp_drain_timeout %v is negative", c.Global.UDPDrainTimeout)
 	v.need(c.Global.ReconcileInterval >= 0, "reconcile_interval %v is negative", c.Global.ReconcileInterval)
+	v.need(c.Global.HTTPListen == netip.AddrPort{} || c.Global.HTTPListen.IsValid() && c.Global.HTTPListen.Port() != 0, "http_listen %v without address or port", c.Global.HTTPListen)
 	v.global(&c.Global)
 	files := map[string]bool{}
 	for _, t := range c.TrackFiles {

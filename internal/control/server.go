@@ -42,6 +42,8 @@ type Server struct {
 	// Handover has the daemon end for the next process to go on from; an error is a
 	// refusal.
 	Handover func(context.Context) (Handover, error)
+	// Metrics answers GET /metrics, which has no version: its format has one.
+	Metrics http.Handler
 	// Log is told who asked for a change; nil for nobody.
 	Log *slog.Logger
 
@@ -119,6 +121,9 @@ func (s *Server) handler() http.Handler {
 	}
 	if s.Handover != nil {
 		mux.HandleFunc("POST /v1/handover", s.handover)
+	}
+	if s.Metrics != nil {
+		mux.Handle("GET /metrics", s.Metrics)
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusNotFound, problem{"there is no " + r.Method + " " + r.URL.Path})

@@ -34,6 +34,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -49,6 +50,8 @@ import (
 	"github.com/sluice-lb/sluice/internal/control"
 	"github.com/sluice-lb/sluice/internal/engine"
 	"github.com/sluice-lb/sluice/internal/host"
+	"github.com/sluice-lb/sluice/internal/metrics"
+	"github.com/sluice-lb/sluice/internal/web"
 )
 
 // DefaultSocket is where the control socket is unless told otherwise.
@@ -150,6 +153,9 @@ type daemon struct {
 	reloadFile  reloadFile
 	reloadTimes *reloadTimes
 	dumps       *dumps
+	web         *web.Server
+	// detail is metrics_detail.
+	detail atomic.Int32
 
 	store *store
 	// handing is closed when the daemon is to end by a handover.
@@ -175,6 +181,7 @@ func newDaemon(opts Options, cfg *config.Config, found diag.List) (*daemon, erro
 	d.reloadFile = reloadFile{log: d.log, idle: opts.Observe}
 	d.reloadTimes = newReloadTimes(d.log, opts.Observe, func(ctx context.Context) { d.reload(ctx) })
 	d.dumps = newDumps(d.log)
+	d.web = &web.Server{Log: d.log, Metrics: metrics.Handler(d.measured), Healthy: d.answers}
 	d.settle(cfg)
 	made := &probes{misc: misc.Options{Identity: d.outward.identity, Warn: d.outward.unsafe}}
 	d.table = &table{log: d.log, config: cfg, observe: opts.Observe, global: cfg.Global}
@@ -196,6 +203,7 @@ func newDaemon(opts Options, cfg *config.Config, found diag.List) (*daemon, erro
 		}
 		c.Log, c.Status, c.StatusForeign, c.Reload, c.Handover = d.log, d.engine.Status, d.engine.StatusForeign, d.reload, d.handover
 		c.Operate, c.Overrides = d.operate, d.engine.Overrides
+		c.Metrics = d.web.Metrics
 		d.control = c
 	}
 	return d, nil
@@ -235,6 +243,7 @@ func (d *daemon) run(ctx context.Context, signals <-chan os.Signal) error {
 	group.Go(func() error { d.reloadTimes.run(checks); return nil })
 	group.Go(func() error { d.memory.run(checks); return nil })
 	group.Go(func() error { d.dumps.run(checks); return nil })
+	group.Go(func() error { d.web.Run(checks); return nil })
 	if d.control != nil {
 		group.Go(func() error { d.optional("control socket", d.control.Serve(checks)); return nil })
 	}
@@ -293,6 +302,8 @@ func (d *daemon) settle(cfg *config.Config) {
 	p := cfg.Global.Paths
 	d.reloadTimes.configure(p.ReloadTimeFile, p.ReloadRepeat)
 	d.dumps.configure(cfg)
+	d.detail.Store(int32(cfg.Global.MetricsDetail))
+	d.web.Configure(cfg.Global.HTTPListen)
 }
 
 // ended makes an orderly end of a part no error.

@@ -90,7 +90,9 @@ type Engine struct {
 	values map[string]int64
 	nextID checker.ID
 	// runs are those that others may join, by what they ask; rules those in use.
-	runs  map[uint64]*run
+	runs map[uint64]*run
+	// hasty are those that come at once, for who joined them in this turn.
+	hasty map[checker.ID]bool
 	rules map[rules]*rules
 	// touched are the virtual servers to be published, with true those of which all
 	// real servers are (mark).
@@ -143,6 +145,7 @@ type Engine struct {
 
 	started   time.Time
 	reload    Reload
+	applied   time.Time
 	kernel    Kernel
 	backoff   time.Duration
 	retryAt   time.Time
@@ -150,6 +153,7 @@ type Engine struct {
 	connected bool
 	reconcile reconciling
 
+	tally     runTally
 	published atomic.Pointer[published]
 	// running is config, for those that plan what another one changes; logAll its
 	// checker_log_all_failures, for the scheduler's side.
@@ -203,7 +207,7 @@ func New(opts Options) *Engine {
 	e := &Engine{
 		opts: opts, log: opts.Log, inbox: newInbox(),
 		syncing: map[ipvs.SyncState]bool{}, orders: map[orderKey]Order{}, holds: map[config.VSKey]*hold{},
-		runs: map[uint64]*run{}, rules: map[rules]*rules{}, uses: map[string][]fileUse{}, byKey: map[config.VSKey]*server{}, touched: map[*server]bool{},
+		runs: map[uint64]*run{}, hasty: map[checker.ID]bool{}, rules: map[rules]*rules{}, uses: map[string][]fileUse{}, byKey: map[config.VSKey]*server{}, touched: map[*server]bool{},
 		started: time.Now(), stopping: newStopping(),
 	}
 	e.published.Store(&published{})
@@ -271,6 +275,7 @@ func (e *Engine) Start(ctx context.Context, cfg *config.Config) error {
 	e.configure(cfg)
 	e.generation = e.memory.generation + 1
 	e.reload = Reload{At: time.Now(), OK: true}
+	e.applied = e.reload.At
 	e.connect(ctx)
 	for _, vc := range cfg.VirtualServers {
 		vs := e.resume(vc, lookup(e.values), time.Now())
@@ -353,6 +358,7 @@ func (e *Engine) wait(now time.Time) time.Duration {
 func (e *Engine) turn(ctx context.Context) {
 	kctx, cancel := context.WithTimeout(ctx, e.opts.KernelTimeout)
 	defer cancel()
+	e.hurryUp()
 	now := time.Now()
 	e.advanceDue(now)
 	e.expire(now)
@@ -466,6 +472,7 @@ func (e *Engine) outcome(now time.Time, err error) {
 		}
 		return
 	}
+	e.kernel.Errors++
 	e.backoff = e.longer()
 	e.retryAt = now.Add(e.backoff)
 	// A failure that repeats is one fact: it is logged when it begins or changes.

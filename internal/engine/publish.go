@@ -74,7 +74,7 @@ func (e *Engine) publish(now time.Time) {
 	all := e.allTouched || first
 	p := &published{config: e.config, unsettled: e.applier.Unsettled(), head: Snapshot{
 		Version: e.opts.Version, Started: e.started, At: now, ConfigFile: e.opts.ConfigFile,
-		Generation: e.generation, Reload: e.reload, Observe: e.opts.Observe, Kernel: e.kernel,
+		Generation: e.generation, Reload: e.reload, Applied: e.applied, Observe: e.opts.Observe, Kernel: e.kernel,
 	}}
 	if first {
 		e.claims()
@@ -207,7 +207,7 @@ func (e *Engine) touchUnsettled(was, is map[ipvs.ServiceKey]bool) {
 func (e *Engine) piece(vs *server, unsettled map[ipvs.ServiceKey]bool, was *piece, whole bool, now time.Time) *piece {
 	p := &piece{of: vs, kernel: e.applier.Lookup(vs.Config.Key), sorry: -1}
 	p.vs = VirtualServer{
-		Name: vs.name, Scheduler: vs.Config.Scheduler,
+		Name: vs.name, Group: vs.Config.Key.Group, Protocol: protocolOf(vs.Config), Scheduler: vs.Config.Scheduler,
 		Quorum: vs.Config.Quorum, Hysteresis: vs.Config.Hysteresis,
 		Alive: vs.Sum(), QuorumUp: vs.QuorumUp(), Since: vs.since,
 		Suspended: vs.suspended, SorryServing: vs.Config.Sorry != nil && !vs.QuorumUp(),
@@ -256,6 +256,13 @@ func (e *Engine) piece(vs *server, unsettled map[ipvs.ServiceKey]bool, was *piec
 	}
 	p.situations = r.shelf
 	return p
+}
+
+func protocolOf(vs *config.VirtualServer) string {
+	if vs.Protocol == config.None {
+		return ""
+	}
+	return vs.Protocol.String()
 }
 
 // services are the kernel's that the virtual server stands for.

@@ -152,7 +152,7 @@ func audit(r *rig, when string) {
 			kept := slices.Clone(vs.rs)
 			fresh := e.piece(vs, unsettled, nil, true, now)
 			got, want := p.pieces.at(i).read(e.config, now), fresh.read(e.config, now)
-			if diff := gocmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(Checker{}, "LastAt", "Took")); diff != "" {
+			if diff := gocmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Addr{}), cmpopts.IgnoreFields(Checker{}, "LastAt", "Took")); diff != "" {
 				r.Errorf("%s: %s is published (-anew +published):\n%s", when, vs.name, diff)
 			}
 			for j := range vs.rs {
@@ -183,7 +183,7 @@ func audit(r *rig, when string) {
 		for _, v := range p.leaving {
 			told = append(told, serviceOf(v.ServiceView))
 		}
-		if diff := gocmp.Diff(leave, told, cmpopts.SortSlices(func(a, b Service) int { return cmp.Compare(a.Name, b.Name) }), cmpopts.EquateEmpty()); diff != "" {
+		if diff := gocmp.Diff(leave, told, cmpopts.SortSlices(func(a, b Service) int { return cmp.Compare(a.Name, b.Name) }), cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Addr{})); diff != "" {
 			r.Errorf("%s: leaving (-are +published):\n%s", when, diff)
 		}
 		var next time.Time

@@ -21,8 +21,9 @@ func (e *Engine) Snapshot() *Snapshot {
 	return s
 }
 
-// Overview is Snapshot without the real servers and without the services: a summary
-// of ten thousand need not make them all.
+// Overview is Snapshot without the real servers, of which it has the numbers alone, and
+// without the destinations of services that hold what they should: a summary of ten
+// thousand need not make them all.
 func (e *Engine) Overview() *Snapshot {
 	s, _ := e.overview()
 	return s
@@ -36,9 +37,29 @@ func (e *Engine) overview() (*Snapshot, *published) {
 		s.Overdue = e.opts.Scheduler.Overdue()
 	}
 	s.Overrides = slices.Clone(p.head.Overrides)
+	s.Checks = e.tally.checks()
 	s.VirtualServers = make([]VirtualServer, p.pieces.n)
+	n := 0
 	for i := range s.VirtualServers {
-		s.VirtualServers[i] = p.pieces.at(i).vs
+		n += len(p.pieces.at(i).services())
+	}
+	services := make([]Service, 0, n)
+	for i := range s.VirtualServers {
+		piece, first := p.pieces.at(i), len(services)
+		vs := &s.VirtualServers[i]
+		*vs = piece.vs
+		for j, k := range piece.services() {
+			if piece.views != nil && piece.views[j] != nil {
+				services = append(services, serviceOf(piece.views[j].ServiceView))
+			} else {
+				services = append(services, Service{Key: k.ServiceKey})
+			}
+		}
+		vs.Services = services[first:len(services):len(services)]
+		vs.Counts = piece.counts()
+	}
+	for _, v := range p.leaving {
+		s.Leaving = append(s.Leaving, serviceOf(v.ServiceView))
 	}
 	return &s, p
 }
@@ -59,18 +80,24 @@ func (e *Engine) VirtualServers() iter.Seq[VirtualServer] {
 
 func (e *Engine) snapshot() (*Snapshot, *published) {
 	s, p := e.overview()
-	for _, v := range p.leaving {
-		s.Leaving = append(s.Leaving, serviceOf(v.ServiceView))
-	}
 	for i := range s.VirtualServers {
 		s.VirtualServers[i] = p.pieces.at(i).read(p.config, s.At)
 	}
 	return s, p
 }
 
+// counts counts the real servers by their states.
+func (p *piece) counts() (c Counts) {
+	for i := range p.situations.n {
+		c[p.situations.at(i).state]++
+	}
+	return c
+}
+
 // read puts a piece into words.
 func (p *piece) read(cfg *config.Config, now time.Time) VirtualServer {
 	vs := p.vs
+	vs.Counts = p.counts()
 	vs.RealServers = make([]RealServer, p.situations.n)
 	for i := range vs.RealServers {
 		vs.RealServers[i] = p.server(i, cfg, now)
@@ -83,7 +110,7 @@ func (p *piece) read(cfg *config.Config, now time.Time) VirtualServer {
 			vs.Services = append(vs.Services, serviceOf(p.views[i].ServiceView))
 			continue
 		}
-		out := Service{Name: s.String()}
+		out := Service{Name: s.String(), Key: s.ServiceKey}
 		for dk, weight := range p.settled(s.ServiceKey) {
 			out.Destinations = append(out.Destinations, Destination{Address: dk.String(), Wanted: weight, Kernel: weight})
 		}
@@ -157,7 +184,7 @@ func pathOf(cfg *config.Config, trackFile string) string {
 }
 
 func serviceOf(v apply.ServiceView) Service {
-	s := Service{Name: v.Service.String()}
+	s := Service{Name: v.Service.String(), Key: v.Service.ServiceKey}
 	for _, d := range v.Drift {
 		out := Drift{What: d.What, Found: d.Found, Wanted: d.Wanted, Since: d.Since}
 		if d.Destination.Addr.IsValid() {

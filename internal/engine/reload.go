@@ -78,6 +78,7 @@ func (ev reloadEvent) handle(e *Engine) {
 	}
 	e.askReconcile()
 	e.reload = Reload{At: time.Now(), OK: true}
+	e.applied = e.reload.At
 	e.headTouched = true
 	e.reconcile.after = append(e.reconcile.after, func() {
 		e.written = append(e.written, func() { ev.applied <- true })

@@ -3,6 +3,7 @@ package engine
 import (
 	"encoding/hex"
 	"hash/maphash"
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -18,6 +19,7 @@ import (
 type run struct {
 	id     checker.ID
 	engine *Engine
+	kind   config.CheckerKind
 	// next is another run of the same hash. It is the loop's.
 	next *run
 
@@ -48,6 +50,7 @@ const unable = uint8(checker.Unable)
 // judge takes one run's outcome on the scheduler's side.
 func (r *run) judge(o checker.Outcome) time.Duration {
 	now := time.Now()
+	r.engine.tally.count(r.kind, o.Result)
 	r.mu.Lock()
 	was, members := r.last, r.members
 	r.last = lastOutcome{reason: o.Reason, took: o.Took, at: now.UnixNano(), result: uint8(o.Result), told: uint8(o.Result)}
@@ -111,6 +114,17 @@ func (e *Engine) findRun(rc *config.RealServer, c *config.Checker) *run {
 	return nil
 }
 
+// hurryUp has the runs that others joined come at once, each once for all of them.
+func (e *Engine) hurryUp() {
+	if len(e.hasty) == 0 {
+		return
+	}
+	for _, id := range slices.Sorted(maps.Keys(e.hasty)) {
+		e.opts.Scheduler.RunNow(id)
+	}
+	clear(e.hasty)
+}
+
 // enlist has a task's check run after a time: by the run that asks the same already,
 // which is hurried if it would come too late, or by one of its own. It is false, and
 // logged, if the check cannot be run.
@@ -125,7 +139,7 @@ func (e *Engine) enlist(t *task, first time.Duration) bool {
 		r.mu.Unlock()
 		t.setRun(r)
 		if late {
-			e.opts.Scheduler.RunNow(r.id)
+			e.hasty[r.id] = true
 		}
 		return true
 	}
@@ -137,7 +151,7 @@ func (e *Engine) enlist(t *task, first time.Duration) bool {
 		return false
 	}
 	e.nextID++
-	r := &run{id: e.nextID, engine: e, members: []*task{t}, due: now + first, last: lastOutcome{told: unable}}
+	r := &run{id: e.nextID, engine: e, kind: c.Kind, members: []*task{t}, due: now + first, last: lastOutcome{told: unable}}
 	if t.run != nil {
 		r.last, r.sum = t.run.outcome()
 	}

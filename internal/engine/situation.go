@@ -43,6 +43,12 @@ type stateCode uint8
 
 var stateCodes = [...]State{"", StateUp, StateDown, StateUnverified, StateMaintenance, StateWithdrawn, StateHeld, StateKept, StateDamped}
 
+// Counts are numbers of real servers by their states.
+type Counts [len(stateCodes)]int
+
+// Of returns how many are in a state.
+func (c *Counts) Of(s State) int { return c[codeOf(s)] }
+
 func (c stateCode) word() State { return stateCodes[c] }
 
 func codeOf(s State) stateCode { return stateCode(max(slices.Index(stateCodes[:], s), 0)) }

@@ -1,6 +1,10 @@
 package engine
 
-import "time"
+import (
+	"time"
+
+	"github.com/sluice-lb/sluice/pkg/ipvs"
+)
 
 // Snapshot is everything a reader may know of the engine at one moment. It is
 // immutable once published: readers share it and never ask the loop. The field
@@ -15,6 +19,11 @@ type Snapshot struct {
 	// the state file ends.
 	Generation uint64 `json:"generation"`
 	Reload     Reload `json:"last_reload"`
+	// Applied is when the running configuration was applied.
+	Applied time.Time `json:"config_applied,omitzero"`
+	// Checks are the runs of checks since the start, by kind; kinds of which none has
+	// run are not here.
+	Checks []Checks `json:"checks,omitempty"`
 	// Observe: nothing is written to the kernel.
 	Observe bool   `json:"observe"`
 	Kernel  Kernel `json:"kernel"`
@@ -51,6 +60,8 @@ type Kernel struct {
 	Since time.Time `json:"since"`
 	// Operations counts what was written since the start.
 	Operations uint64 `json:"operations"`
+	// Errors counts the attempts to write or read it that failed since the start.
+	Errors uint64 `json:"errors"`
 	// DriftRepaired counts what somebody else changed in our services and was put
 	// back since the start.
 	DriftRepaired uint64 `json:"drift_repaired"`
@@ -59,7 +70,12 @@ type Kernel struct {
 // VirtualServer is one virtual server's state.
 type VirtualServer struct {
 	// Name is keepalived's: "[192.0.2.1]:tcp:80", "FWM 5" or "[group]:0".
-	Name      string `json:"name"`
+	Name string `json:"name"`
+	// Group is the group that it serves, "" for none. Its name can be another's too,
+	// that has another protocol.
+	Group string `json:"group,omitempty"`
+	// Protocol is "TCP", "UDP" or "SCTP", "" for a mark.
+	Protocol  string `json:"protocol,omitempty"`
 	Scheduler string `json:"scheduler"`
 	// Quorum, Hysteresis and Alive are weights: Alive is the sum over the real
 	// servers that are up.
@@ -83,6 +99,8 @@ type VirtualServer struct {
 	Hold        *Hold        `json:"departure_hold,omitempty"`
 	Sorry       *SorryServer `json:"sorry_server,omitempty"`
 	RealServers []RealServer `json:"real_servers"`
+	// Counts are the numbers of real servers by their states.
+	Counts Counts `json:"-"`
 	// Services are the kernel services this virtual server stands for.
 	Services []Service `json:"services"`
 }
@@ -182,8 +200,10 @@ type Checker struct {
 // Service is one service of the kernel's table.
 type Service struct {
 	// Name is "192.0.2.1:80/tcp" or "fwmark 5/inet".
-	Name         string        `json:"name"`
-	Destinations []Destination `json:"destinations"`
+	Name string `json:"name"`
+	// Key is what Name is made of. It is the zero key with foreign services.
+	Key          ipvs.ServiceKey `json:"-"`
+	Destinations []Destination   `json:"destinations"`
 	// Scheduler is told of foreign services alone.
 	Scheduler string `json:"scheduler,omitempty"`
 	// Drift is what somebody else changed and is left so (drift report), or is not

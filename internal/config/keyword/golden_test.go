@@ -138,6 +138,7 @@ var ignorePositions = cmp.Options{
 	cmp.Comparer(func(a, b config.Entry) bool { return a == b }),
 	cmp.Comparer(func(a, b config.Connection) bool { return a == b }),
 	cmp.Comparer(func(a, b netip.Addr) bool { return a == b }),
+	cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b }),
 }
 
 // TestDocumentationIsCurrent holds docs/configuration.md to the table.

@@ -103,6 +103,8 @@ func drawConfig(t draw) *config.Config {
 	g.UDPDrainTimeout = rapid.SampledFrom([]time.Duration{config.DefaultUDPDrainTimeout, 0, time.Minute}).Draw(t, "udp drain")
 	g.ReconcileInterval = rapid.SampledFrom([]time.Duration{config.DefaultReconcileInterval, 0, 2 * time.Second}).Draw(t, "reconcile")
 	g.Drift = rapid.SampledFrom([]config.Drift{config.DriftRepair, config.DriftReport}).Draw(t, "drift")
+	g.HTTPListen = rapid.SampledFrom([]netip.AddrPort{{}, netip.MustParseAddrPort("127.0.0.1:9999"), netip.MustParseAddrPort("[::]:80")}).Draw(t, "http_listen")
+	g.MetricsDetail = rapid.SampledFrom([]config.MetricsDetail{config.MetricsService, config.MetricsServer}).Draw(t, "metrics_detail")
 	g.CheckerThreads = rapid.SampledFrom([]int{config.DefaultCheckerThreads, 2, config.MaxCheckerThreads}).Draw(t, "threads")
 	drawDaemon(t, g)
 	if drawBool(t, "ssl") {

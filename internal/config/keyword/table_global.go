@@ -113,6 +113,14 @@ func globalRows() []keyword {
 					g.Drift = config.DriftReport
 				}
 			})},
+		{name: "http_listen", arg: custom("ADDR:PORT", 1), extension: true, def: "nowhere", doc: "where /metrics and /healthz are served over HTTP, to anyone who can connect; `[ADDR]:PORT` for IPv6, `[::]:PORT` for every address", set: setHTTPListen},
+		{name: "metrics_detail", arg: words("service", "server"), extension: true, def: "service", doc: "the metrics are of virtual servers alone, or of each real server, destination and check as well",
+			set: g(func(g *config.Global, v *value) {
+				g.MetricsDetail = config.MetricsService
+				if v.text == "server" {
+					g.MetricsDetail = config.MetricsServer
+				}
+			})},
 		{name: "share_checks", arg: boolean(), extension: true, def: "on", doc: "real servers of several virtual servers with an equal check, at equal intervals, are asked once for all of them; each virtual server keeps its own retries, rise, weights and quorum",
 			set: g(func(g *config.Global, v *value) { g.ShareChecks = v.yes })},
 		{name: "checker_threads", arg: strictNumber(1, config.MaxCheckerThreads), extension: true, def: "1", doc: "threads that lead TCP_CHECK and plain HTTP_GET; read at the start",

@@ -96,6 +96,8 @@ func guestScript(c Config, k kernel) string {
 		"TERM=dumb",
 		"TMPDIR=/run/tmp", // a tmpfs
 		"MODPROBE_OPTIONS=-d " + k.root,
+		// Its clock and its reboots are nobody else's.
+		"SLUICE_GUEST=1",
 	}, c.Env...)
 	var s strings.Builder
 	fmt.Fprintf(&s, "cd %s || exit 126\nexec env -i", quote(c.Dir))

@@ -1,0 +1,29 @@
+package keyword
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/sluice-lb/sluice/internal/config/syntax"
+)
+
+// setHTTPListen reads http_listen.
+func setHTTPListen(f *frame, v *value) {
+	f.surplus(v.n, 1)
+	w := &v.n.Words[1]
+	if at, ok := f.listenAddress(v.n, w); ok {
+		f.b.raw.global.HTTPListen = at
+	}
+}
+
+// listenAddress reads an address with a port to listen on. A name is none: what it
+// stands for can change, and every address at once must be asked for.
+func (f *frame) listenAddress(n *syntax.Node, w *syntax.Word) (netip.AddrPort, bool) {
+	at, err := netip.ParseAddrPort(w.Text)
+	if err != nil || at.Port() == 0 {
+		f.report(codeAddress, n, w, fmt.Sprintf("%s: %q is not an address with a port", n.Keyword(), w.Text),
+			"the line is ignored; write 127.0.0.1:9476 or [::1]:9476, for every address [::]:9476")
+		return netip.AddrPort{}, false
+	}
+	return at, true
+}

@@ -1,0 +1,19 @@
+package daemon
+
+import (
+	"context"
+
+	"github.com/sluice-lb/sluice/internal/config"
+	"github.com/sluice-lb/sluice/internal/engine"
+)
+
+// measured is what a scrape tells of.
+func (d *daemon) measured() (*engine.Snapshot, config.MetricsDetail) {
+	if config.MetricsDetail(d.detail.Load()) == config.MetricsServer {
+		return d.engine.Snapshot(), config.MetricsServer
+	}
+	return d.engine.Overview(), config.MetricsService
+}
+
+// answers asks whether the loop turns, for /healthz.
+func (d *daemon) answers(ctx context.Context) error { return d.engine.Ping(ctx) }

@@ -1,0 +1,83 @@
+package metrics
+
+import (
+	"github.com/sluice-lb/sluice/internal/engine"
+	"github.com/sluice-lb/sluice/pkg/ipvs"
+)
+
+// eachReal calls f for every real server.
+func eachReal(s *engine.Snapshot, f func(*engine.VirtualServer, *engine.RealServer)) {
+	for i := range s.VirtualServers {
+		vs := &s.VirtualServers[i]
+		for j := range vs.RealServers {
+			f(vs, &vs.RealServers[j])
+		}
+	}
+}
+
+func (e *encoder) realNamed(f family, vs *engine.VirtualServer, rs *engine.RealServer) {
+	e.named(f, vs)
+	e.remote(rs.Address)
+}
+
+func (e *encoder) real(s *engine.Snapshot) {
+	eachReal(s, func(vs *engine.VirtualServer, rs *engine.RealServer) {
+		e.realNamed(rsUp, vs, rs)
+		e.value(truth(rs.State == engine.StateUp))
+	})
+	eachReal(s, func(vs *engine.VirtualServer, rs *engine.RealServer) {
+		e.realNamed(rsState, vs, rs)
+		e.label("state", string(rs.State))
+		e.value(1)
+	})
+	eachReal(s, func(vs *engine.VirtualServer, rs *engine.RealServer) {
+		e.realNamed(rsWeight, vs, rs)
+		e.value(number(max(rs.WeightWanted, 0)))
+	})
+}
+
+// destinations are those of each service by itself, whichever virtual servers share
+// it: a group's services can differ while one of them is being written.
+func (e *encoder) destinations(s *engine.Snapshot) {
+	seen := make(map[ipvs.ServiceKey]bool, len(s.VirtualServers))
+	write := func(services []engine.Service) {
+		for i := range services {
+			if seen[services[i].Key] {
+				continue
+			}
+			seen[services[i].Key] = true
+			for j := range services[i].Destinations {
+				d := &services[i].Destinations[j]
+				if d.Kernel < 0 {
+					continue
+				}
+				e.begin(dsWeight)
+				e.service(services[i].Key)
+				e.remote(d.Address)
+				e.value(number(d.Kernel))
+			}
+		}
+	}
+	for i := range s.VirtualServers {
+		write(s.VirtualServers[i].Services)
+	}
+	write(s.Leaving)
+}
+
+func (e *encoder) checkers(s *engine.Snapshot) {
+	each := func(f family, value func(*engine.Checker) (v float64, has bool)) {
+		eachReal(s, func(vs *engine.VirtualServer, rs *engine.RealServer) {
+			for i := range rs.Checkers {
+				c := &rs.Checkers[i]
+				if v, has := value(c); has {
+					e.realNamed(f, vs, rs)
+					e.label("checker", c.Kind)
+					e.number("position", uint64(i+1))
+					e.value(v)
+				}
+			}
+		})
+	}
+	each(ckUp, func(c *engine.Checker) (float64, bool) { return truth(c.Verdict == "up"), c.Verdict != "unknown" })
+	each(ckTook, func(c *engine.Checker) (float64, bool) { return c.Took.Seconds(), !c.LastAt.IsZero() })
+}

@@ -1,0 +1,60 @@
+package metrics
+
+// family is one metric with all its series.
+type family struct{ name, kind, help string }
+
+const (
+	gauge   = "gauge"
+	counter = "counter"
+)
+
+// Every metric there is, in docs/metrics.md too. The last block is of metrics_detail
+// server.
+var (
+	buildInfo     = family{"sluice_build_info", gauge, "The version that runs; the value is always 1."}
+	observing     = family{"sluice_observe", gauge, "Whether nothing is written to the kernel (--observe)."}
+	startTime     = family{"process_start_time_seconds", gauge, "When the daemon was started, in seconds since 1970."}
+	cpuSeconds    = family{"process_cpu_seconds_total", counter, "CPU time spent by the daemon, in user and system mode."}
+	residentBytes = family{"process_resident_memory_bytes", gauge, "Resident memory of the daemon."}
+	openFDs       = family{"process_open_fds", gauge, "File descriptors that are open."}
+	goroutines    = family{"go_goroutines", gauge, "Goroutines that exist."}
+	heapBytes     = family{"go_memstats_heap_alloc_bytes", gauge, "Memory in heap objects, those not swept yet included."}
+
+	reloadOK        = family{"sluice_config_last_reload_successful", gauge, "Whether the last reload was accepted; the start counts as one."}
+	reloadTime      = family{"sluice_config_last_reload_timestamp_seconds", gauge, "When the last reload ended, accepted or not."}
+	reloadAppliedAt = family{"sluice_config_last_reload_success_timestamp_seconds", gauge, "When the running configuration was applied."}
+	generation      = family{"sluice_config_generation", gauge, "The number of the running configuration, over restarts."}
+
+	kernelUp         = family{"sluice_kernel_up", gauge, "Whether the last attempt to read or write the kernel's table succeeded."}
+	kernelOperations = family{"sluice_kernel_operations_total", counter, "Changes written to the kernel's table."}
+	kernelErrors     = family{"sluice_kernel_errors_total", counter, "Attempts to read or write the kernel's table that failed."}
+	driftRepaired    = family{"sluice_kernel_drift_repaired_total", counter, "Changes by others in our services that were put back."}
+	driftPresent     = family{"sluice_kernel_drift", gauge, "Changes by others in our services that are not put back."}
+
+	checks  = family{"sluice_checks_total", counter, "Checks run, by kind and result; unable says nothing of the server."}
+	overdue = family{"sluice_checks_overdue_seconds", gauge, "How late the most overdue check is."}
+
+	drains           = family{"sluice_drains", gauge, "Destinations that drain before they are deleted."}
+	drainOldest      = family{"sluice_drain_oldest_seconds", gauge, "How long the oldest drain has lasted; 0 without one."}
+	drainConnections = family{"sluice_drain_connections", gauge, "Connections on destinations that drain, when they were last looked at."}
+	overrides        = family{"sluice_overrides", gauge, "Commands of operators that are in force."}
+
+	virtualServers = family{"sluice_virtual_servers", gauge, "Virtual servers in the configuration."}
+	suspended      = family{"sluice_virtual_servers_suspended", gauge, "Virtual servers of which nothing is checked, by ha_suspend."}
+
+	vsServers    = family{"sluice_virtual_server_real_servers", gauge, "Real servers by state."}
+	vsAlive      = family{"sluice_virtual_server_alive_weight", gauge, "Sum of the weights of the real servers that are up, which the quorum is compared with."}
+	vsQuorum     = family{"sluice_virtual_server_quorum", gauge, "Weight that must be up."}
+	vsQuorumUp   = family{"sluice_virtual_server_quorum_up", gauge, "Whether there is quorum."}
+	vsSorry      = family{"sluice_virtual_server_sorry_serving", gauge, "Whether the sorry server serves; only where there is one."}
+	vsAtFloor    = family{"sluice_virtual_server_at_floor", gauge, "Whether min_alive keeps failed real servers in service; only where it is set."}
+	vsDrains     = family{"sluice_virtual_server_drains", gauge, "Destinations that drain before they are deleted."}
+	vsMismatched = family{"sluice_virtual_server_destinations_mismatched", gauge, "Destinations whose weight in the kernel is not the wanted one."}
+
+	rsUp     = family{"sluice_real_server_up", gauge, "Whether the real server is up: healthy and in service."}
+	rsState  = family{"sluice_real_server_state", gauge, "The state that the real server is in; the value is always 1."}
+	rsWeight = family{"sluice_real_server_weight", gauge, "Weight wanted in the kernel, 0 if it should not be there."}
+	dsWeight = family{"sluice_destination_weight", gauge, "Weight in the kernel, of each service; only while it is there."}
+	ckUp     = family{"sluice_check_up", gauge, "A check's verdict; only once there is one."}
+	ckTook   = family{"sluice_check_last_duration_seconds", gauge, "How long a check's last run took; only after the first."}
+)
