@@ -28,7 +28,8 @@ type Conversation interface {
 	// Begin starts a run and returns the connection to make first.
 	Begin() *config.Connection
 	// Connected says that the connection stands. send is what to say, nil for
-	// nothing; it is valid until Next and must not be written to. Without listen the
+	// nothing, and it should not be nothing where an answer is expected: the reactor has
+	// it carry the end of the handshake. It is valid until Next and must not be written to. Without listen the
 	// connection is over once send was sent, and Next is called.
 	Connected() (send []byte, listen bool)
 	// Received takes what the peer sent; p is valid during the call only. done: no

@@ -12,16 +12,22 @@ type Close uint8
 
 // Ends of a connection.
 const (
-	// CloseNormal ends it with a FIN, which no server takes for a fault.
+	// CloseNormal ends it with a FIN, which no server takes for a fault. The last
+	// packet of the handshake is spared: what follows acknowledges as well.
 	CloseNormal Close = iota
 	// CloseReset ends it with a RST and uses the socket again.
 	CloseReset
+	// CloseFull ends it with a FIN after a handshake of three packets, as keepalived.
+	CloseFull
 )
 
 // String returns the keyword's argument.
 func (c Close) String() string {
-	if c == CloseReset {
+	switch c {
+	case CloseReset:
 		return "reset"
+	case CloseFull:
+		return "full"
 	}
 	return "normal"
 }

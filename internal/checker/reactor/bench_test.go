@@ -80,10 +80,11 @@ func crowd(t testing.TB, r checker.Runner, n int, end config.Close, after func(i
 }
 
 // The regression guard: what a check may cost. A check allocates nothing, and makes
-// four system calls and its part of a wait, or two where sockets are used again.
+// five system calls and its part of a wait, four with a full handshake, or two where
+// sockets are used again.
 func TestCheckCostsNoAllocationAndFewSystemCalls(t *testing.T) {
 	const warm, n = 4000, 8000
-	for end, most := range map[config.Close]float64{config.CloseNormal: 4.5, config.CloseReset: 2.6} {
+	for end, most := range map[config.Close]float64{config.CloseNormal: 5.5, config.CloseFull: 4.5, config.CloseReset: 2.6} {
 		k := must(newKernel())
 		l := newLoop(Options{Limit: 1000}, k)
 		ctx, stop := context.WithCancel(context.Background())
@@ -118,7 +119,7 @@ func TestCheckCostsNoAllocationAndFewSystemCalls(t *testing.T) {
 // BenchmarkReactorTCP is the cost of one check of a thousand targets, one after the
 // other as fast as it goes, with that of the kernel and of the backend.
 func BenchmarkReactorTCP(b *testing.B) {
-	for _, end := range []config.Close{config.CloseNormal, config.CloseReset} {
+	for _, end := range []config.Close{config.CloseNormal, config.CloseFull, config.CloseReset} {
 		for name, r := range map[string]func() checker.Runner{
 			"reactor":    func() checker.Runner { return New(Options{Limit: 256}) },
 			"goroutines": func() checker.Runner { return checker.NewScheduler(checker.Options{Limit: 256}) },

@@ -11,13 +11,17 @@
 //
 // A check is half kernel work, and the other half is what is saved here: no
 // goroutine, no timer, no allocation and no hand-over. A Loop has its own schedule,
-// its own epoll descriptor and its own thread; a task is judged where its answer
+// its own epoll descriptor and in effect its own thread; a task is judged where its answer
 // came in and is put back into the schedule there. A polite TCP check is socket,
-// connect, epoll_ctl and close, and its part of a wait. The socket is registered
+// setsockopt, connect, epoll_ctl and close, and its part of a wait. The socket is registered
 // once, edge triggered, for all that can happen, and taken out by the close. Its
 // error is only read when epoll reports one, its own address only when the kernel
 // could have joined it to itself: when the target's port is one that source ports
 // are drawn from (net.ipv4.ip_local_port_range, read at the start).
+//
+// The goroutine is not locked to a thread, though it seldom leaves it: one that is
+// locked can only give way by a hand-over to another thread, and one that never gives
+// way has the runtime's monitor look after it all the time (kernel.wait).
 //
 // System calls that cannot block are made raw, without a word to the Go scheduler.
 // The wait for events is not, if it may block: the collector and other goroutines
@@ -46,7 +50,13 @@
 // # How a connection ends
 //
 // With checker_close normal, the default, it is closed: the peer sees a FIN, as from
-// keepalived. With reset the socket is dissolved (connect to no address): the peer
+// keepalived. What it does not see is the handshake's third packet by itself: the FIN,
+// or the request, acknowledges as well, and comes at once (TCP_QUICKACK off). RFC 9293,
+// 3.10.7.4, has every peer take it so, and proxies have checked like that for years; a
+// quarter of a check's CPU goes with that packet, on the server's side too. It is why a
+// Conversation here speaks first or ends: one that waits for a greeting would wait 200
+// ms longer. With full the packet goes by itself, for what stands in between and does
+// not know the RFC. With reset the socket is dissolved (connect to no address): the peer
 // sees a RST, and the socket, still registered, makes the next connection. That is
 // two system calls for a check in place of four. The polite end is the default since
 // a reset is not free for the backend: servers log it as an error, count it, or have

@@ -226,7 +226,7 @@ func TestBothDriversSayTheSame(t *testing.T) {
 			amiss: noDescriptors, want: checker.Unable, reason: "no socket: too many open files (EMFILE)"},
 	}
 	for _, tt := range tests {
-		for _, end := range []config.Close{config.CloseNormal, config.CloseReset} {
+		for _, end := range []config.Close{config.CloseNormal, config.CloseFull, config.CloseReset} {
 			t.Run(tt.name+"/"+end.String(), func(t *testing.T) {
 				c := tt.conn(t)
 				c.Close = end
@@ -259,7 +259,7 @@ func TestBothDriversSayTheSame(t *testing.T) {
 
 // What the peer sees of the end.
 func TestEndIsAsConfigured(t *testing.T) {
-	for end, want := range map[config.Close]error{config.CloseNormal: nil, config.CloseReset: syscall.ECONNRESET} {
+	for end, want := range map[config.Close]error{config.CloseNormal: nil, config.CloseFull: nil, config.CloseReset: syscall.ECONNRESET} {
 		for name, d := range drivers {
 			saw := make(chan error, 1)
 			a := listener(t, "127.0.0.1:0", func(c *net.TCPConn) {
@@ -279,7 +279,7 @@ func TestEndIsAsConfigured(t *testing.T) {
 
 // A fixed source port can be used again at once, run after run.
 func TestSourcePortIsFreeForTheNextRun(t *testing.T) {
-	for _, end := range []config.Close{config.CloseNormal, config.CloseReset} {
+	for _, end := range []config.Close{config.CloseNormal, config.CloseFull, config.CloseReset} {
 		c := config.Connection{Target: listener(t, "127.0.0.1:0", func(*net.TCPConn) {}), BindAddr: netip.MustParseAddr("127.0.0.9"), Timeout: 5 * time.Second, Close: end}
 		c.BindPort = closed(t, "127.0.0.9:0").Port()
 		n := 0

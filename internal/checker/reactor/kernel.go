@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
+	"runtime"
 	"syscall"
 	"time"
 	"unsafe"
@@ -71,12 +72,28 @@ func (k *kernel) open(a *dial.Address, c *config.Connection) (int, error) {
 	if c.FWMark == 0 && c.BindIf == "" && !c.BindAddr.IsValid() {
 		fd, errno := k.raw(unix.SYS_SOCKET, uintptr(a.Family), unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
 		if errno == 0 {
+			k.spare(int(fd), c)
 			return int(fd), nil
 		}
 		return -1, dial.Fail(c, "socket", "", false, errno)
 	}
 	k.calls += 3 // more or less
-	return dial.Open(int(a.Family), c)
+	fd, err := dial.Open(int(a.Family), c)
+	if err == nil {
+		k.spare(fd, c)
+	}
+	return fd, err
+}
+
+// spare has the kernel hold the last packet of the handshake back, for what follows
+// at once: a request or the end. It goes alone after 200 ms at the latest. Without it,
+// for whatever reason, the check is as good.
+func (k *kernel) spare(fd int, c *config.Connection) {
+	if c.Close != config.CloseNormal {
+		return
+	}
+	k.number = 0
+	_, _ = k.raw6(unix.SYS_SETSOCKOPT, uintptr(fd), unix.IPPROTO_TCP, unix.TCP_QUICKACK, uintptr(unsafe.Pointer(&k.number)), unsafe.Sizeof(k.number), 0)
 }
 
 func (k *kernel) connect(fd int, a *dial.Address) syscall.Errno {
@@ -146,6 +163,10 @@ func (k *kernel) wait(events []unix.EpollEvent, pause int64) int {
 		}
 		return int(got)
 	}
+	// A goroutine that never gives way counts as stuck after 10 ms: the runtime's
+	// monitor, which sleeps 10 ms where nothing is, would look 2,000 times a second, for a
+	// tenth of all the CPU that checks take.
+	runtime.Gosched()
 	ms := uintptr(1<<31 - 1)
 	if pause > 0 {
 		ms = uintptr(min((pause+int64(time.Millisecond)-1)/int64(time.Millisecond), 1<<31-1))

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -198,10 +197,6 @@ func (l *Loop) Run(ctx context.Context) error {
 		l.wake()
 	})
 	defer stop()
-	// Not for the kernel, which does not care, but for the caches, and because
-	// raw system calls are not shared out among the threads anyway.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	for ctx.Err() == nil {
 		l.turn(ctx)
 	}

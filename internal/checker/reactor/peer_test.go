@@ -116,7 +116,7 @@ func TestHostilePeers(t *testing.T) {
 		}, want: 1 << 50, step: checker.StepReceive, err: os.ErrDeadlineExceeded},
 	}
 	for name, tt := range tests {
-		for _, end := range []config.Close{config.CloseNormal, config.CloseReset} {
+		for _, end := range []config.Close{config.CloseNormal, config.CloseFull, config.CloseReset} {
 			t.Run(name+"/"+end.String(), func(t *testing.T) {
 				var serving sync.WaitGroup
 				a := listener(t, "127.0.0.1:0", func(c *net.TCPConn) {
@@ -195,7 +195,7 @@ func openFiles(t testing.TB) int {
 func TestDescriptorsReturn(t *testing.T) {
 	port := backend(t)
 	gone := closed(t, "127.0.0.1:0").Port()
-	for _, end := range []config.Close{config.CloseNormal, config.CloseReset} {
+	for _, end := range []config.Close{config.CloseNormal, config.CloseFull, config.CloseReset} {
 		before := openFiles(t)
 		l := New(Options{})
 		ctx, stop := context.WithCancel(context.Background())

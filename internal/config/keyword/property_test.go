@@ -352,7 +352,7 @@ func drawChecker(t draw, g *config.Global, vs *config.VirtualServer, rs *config.
 	}
 	switch kind {
 	case config.TCPCheck, config.HTTPGet, config.SSLGet, config.SMTPCheck:
-		c.Conn.Close = rapid.SampledFrom([]config.Close{config.CloseNormal, config.CloseReset}).Draw(t, "close")
+		c.Conn.Close = rapid.SampledFrom([]config.Close{config.CloseNormal, config.CloseFull, config.CloseReset}).Draw(t, "close")
 	}
 	c.Schedule = config.Schedule{
 		DelayLoop: drawTime(t, "loop", time.Microsecond, time.Hour), DelayBeforeRetry: drawTime(t, "before", 0, time.Hour),
