@@ -398,9 +398,11 @@ func (e *Engine) turn(ctx context.Context) {
 		e.tickAt = now.Add(e.config.Global.DrainInterval)
 	}
 	e.saveOrders()
-	changed := len(e.touched) > 0 || e.allTouched || e.headTouched || e.tableTouched
-	e.publish(now)
-	e.save(now, changed)
+	if e.tells(now) {
+		changed := len(e.touched) > 0 || e.allTouched || e.headTouched || e.tableTouched
+		e.publish(now)
+		e.save(now, changed)
+	}
 	e.after = append(e.after, e.reconcile.done(e.connected)...)
 	for _, f := range e.after {
 		f()

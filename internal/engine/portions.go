@@ -25,6 +25,17 @@ func (ev writtenEvent) handle(e *Engine) {
 	e.written = append(e.written, func() { close(ev.done) })
 }
 
+// betweenPortions is how old what readers see may get while portions are written.
+const betweenPortions = 200 * time.Millisecond
+
+// tells reports whether this turn is published. Among portions of bulk work that is
+// seldom: to describe a table that is half written takes as long as to write it. Who
+// waits for the end of this turn is not kept waiting.
+func (e *Engine) tells(now time.Time) bool {
+	head := &e.published.Load().head
+	return !e.portions || len(e.after) > 0 || head.Generation == 0 || now.Sub(head.At) >= betweenPortions
+}
+
 // settle takes in how this turn's writing ended. While portions of bulk work are left
 // the loop comes back at once, with what else happened meanwhile, and the outcome is
 // that of all of them.
