@@ -36,9 +36,9 @@ func exemplary() []*play.Results {
 	add(native, "idle", play.IdleCPU, play.Sluice, 0)
 	guest := &play.Results{Part: play.Guest, Kernel: "6.1.0-48-amd64", CPUs: 2, Keepalived: "2.2.7", Began: began, Took: 61, Load: 1.5, Quick: true,
 		Problems: []string{"failure 50, round 1: it broke\nin two lines"}}
-	add(guest, "install 1000 x 10", play.Install, play.Sluice, 0.25, 0.26)
-	add(guest, "install 1000 x 10", play.Install, play.Keepalived, 1.5, 1.7)
-	add(guest, "install 1000 x 10", play.Install, play.Ipvsadm, 9, 8)
+	add(guest, "install 1000 x 10", play.Installing, play.Sluice, 0.25, 0.26)
+	add(guest, "install 1000 x 10", play.Installing, play.Keepalived, 1.5, 1.7)
+	add(guest, "install 1000 x 10", play.Installing, play.Ipvsadm, 9, 8)
 	add(guest, "install 1000 x 10", play.AddOps, play.Sluice, 2)
 	add(guest, "install 1000 x 10", play.NoneOps, play.Sluice, 0)
 	return []*play.Results{native, guest}

@@ -73,15 +73,14 @@ func (p *player) installRun(d daemon.Daemon, spec Spec) func(int) error {
 			r := p.place(st, d, spec, "install "+spec.Shape(), round)
 			w := watch(st, r.ns)
 			r.start()
-			at, _ := r.until(w, spec.Services, spec.Servers(), 2*patience)
-			r.sample(Install, float64(at-r.begun)/1e9)
+			r.installed(w, spec)
 			if round >= reloadRounds {
 				return
 			}
 			r.settled() // whatever follows a start
 			ops := r.changes()
 			asked := r.reconfigure(1)
-			at, _ = r.until(w, spec.Services, spec.Servers()+1, patience)
+			at, _ := r.until(w, spec.Services, spec.Servers()+1, patience)
 			r.sample(AddOne, float64(at-asked)/1e9)
 			r.settled()
 			r.sample(AddOps, ops())
@@ -100,6 +99,20 @@ func (p *player) installRun(d daemon.Daemon, spec Spec) func(int) error {
 			r.sample(NoneOps, ops())
 		})
 	}
+}
+
+// installed waits until the table is complete.
+func (r *running) installed(w *watcher, spec Spec) {
+	at, seen := r.until(w, spec.Services, spec.Servers(), 2*patience)
+	r.sample(Install, float64(at-r.begun)/1e9)
+	from := r.begun
+	for _, c := range seen {
+		if c.Total > 0 {
+			break
+		}
+		from = c.At
+	}
+	r.sample(Installing, float64(at-from)/1e9)
 }
 
 // settled waits until a reload is over in any case: the file is read, and what was to
@@ -145,8 +158,7 @@ func (p *player) restoreRun(spec Spec) func(int) error {
 			argv := p.pinned(daemonCPU, "sh", "-c", `exec ipvsadm -R < "$0"`, rules)
 			r.begun = backend.Now()
 			r.proc = r.ns.Start(st, nil, argv[0], argv[1:]...)
-			at, _ := r.until(w, spec.Services, spec.Servers(), 2*patience)
-			r.sample(Install, float64(at-r.begun)/1e9)
+			r.installed(w, spec)
 		})
 	}
 }

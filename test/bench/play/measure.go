@@ -18,7 +18,10 @@ const (
 	DelayedMax = "delayed-max" // ms
 	NewChecked = "new-checked" // s from the reload to the new server's first check
 
-	Install   = "install"    // s from the start until the table is complete
+	Install = "install" // s from the start until the table is complete
+	// Installing leaves out what comes before: the program's start, reading the file.
+	Installing = "installing" // s from the first destination until the table is complete
+
 	AddOne    = "add-one"    // s from SIGHUP until the table has the new server
 	RemoveOne = "remove-one" // s from SIGHUP until the table is without it
 	AddOps    = "add-ops"    // operations of it; keepalived: messages
