@@ -80,7 +80,7 @@ func alive() int64 {
 
 func keep(c *config.Config) { runtime.KeepAlive(c) }
 
-// However many reloads come at once, memory is given back once after them, and
+// However many reloads come at once, memory is given back after them as after one, and
 // not before what they replaced is let go.
 func TestMemoryIsGivenBackAfterALoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -100,17 +100,17 @@ func TestMemoryIsGivenBackAfterALoad(t *testing.T) {
 		}
 		m.settle()
 		m.settle()
-		after(settleTime/2, 0)
-		after(settleTime, 1)
-		after(time.Hour, 1)
+		after(settleTimes[0]/2, 0)
+		after(settleTimes[0], 1)
+		after(time.Hour, 2)
 		m.settle()
 		synctest.Wait()
 		m.settle() // while the first one waits
-		after(time.Hour, 3)
+		after(time.Hour, 6)
 		m.settle()
 		cancel()
 		<-ended
-		if times.Load() != 3 {
+		if times.Load() != 6 {
 			t.Error("given back after the end")
 		}
 	})
