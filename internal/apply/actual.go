@@ -12,11 +12,15 @@ import (
 //
 // Its destinations are packed, in the order in which they came, which keeps
 // operations reproducible; one that was dropped leaves a hole until half of the list
-// are holes. A destination takes 40 bytes and its share of an index without pointers.
+// are holes. A destination takes 40 bytes, and in a service of many its share of an
+// index without pointers; where there are few, the index would take more room than they
+// do and find them no sooner.
 type actual struct {
 	service ipvs.Service
 	slots   []slot
-	index   map[packedKey]int32
+	// index is nil as long as there were few slots.
+	index map[packedKey]int32
+	live  int
 	// usable counts the destinations that new connections can go to.
 	usable int
 	// timeout is the drain_timeout of a service that nobody claims any more, and
@@ -26,6 +30,9 @@ type actual struct {
 	// serving is what serves found, 0 for not asked since the last change.
 	serving int8
 }
+
+// few is how many slots are searched one by one.
+const few = 32
 
 // packedKey is a destination's key without a pointer. A destination of the kernel has
 // no zone.
@@ -79,17 +86,56 @@ func (s *slot) dest() ipvs.Destination {
 
 // newActual returns an empty service with room for n destinations.
 func newActual(s ipvs.Service, n int) *actual {
-	return &actual{service: s, slots: make([]slot, 0, n), index: make(map[packedKey]int32, n)}
+	a := &actual{service: s}
+	a.room(n)
+	return a
 }
 
-func (a *actual) len() int { return len(a.index) }
+// room empties the list and makes room for n destinations.
+func (a *actual) room(n int) {
+	a.slots, a.index, a.live = make([]slot, 0, n), nil, 0
+	if n > few {
+		a.index = make(map[packedKey]int32, n)
+	}
+}
+
+func (a *actual) len() int { return a.live }
 
 // at returns the position of a destination in slots, -1 for none.
-func (a *actual) at(k ipvs.DestinationKey) int {
-	if i, ok := a.index[pack(k)]; ok {
-		return int(i)
+func (a *actual) at(k ipvs.DestinationKey) int { return a.find(pack(k)) }
+
+func (a *actual) find(k packedKey) int {
+	if a.index != nil {
+		if i, ok := a.index[k]; ok {
+			return int(i)
+		}
+		return -1
+	}
+	for i := range a.slots {
+		if s := &a.slots[i]; s.key == k && s.live {
+			return i
+		}
 	}
 	return -1
+}
+
+// add appends a destination and returns its position.
+func (a *actual) add(s slot) int {
+	i := len(a.slots)
+	a.slots = append(a.slots, s)
+	a.live++
+	switch {
+	case a.index != nil:
+		a.index[s.key] = int32(i)
+	case len(a.slots) > few:
+		a.index = make(map[packedKey]int32, 2*few)
+		for i := range a.slots {
+			if s := &a.slots[i]; s.live {
+				a.index[s.key] = int32(i)
+			}
+		}
+	}
+	return i
 }
 
 func (a *actual) has(k ipvs.DestinationKey) bool { return a.at(k) >= 0 }
@@ -123,11 +169,9 @@ func (a *actual) all() iter.Seq[ipvs.Destination] {
 func (a *actual) put(d ipvs.Destination) {
 	a.serving = 0
 	k := pack(d.DestinationKey)
-	i, ok := a.index[k]
-	if !ok {
-		i = int32(len(a.slots))
-		a.slots = append(a.slots, slot{key: k, live: true})
-		a.index[k] = i
+	i := a.find(k)
+	if i < 0 {
+		i = a.add(slot{key: k, live: true})
 	}
 	s := &a.slots[i]
 	a.usable += positive(d.Weight) - positive(s.weight)
@@ -150,20 +194,19 @@ func (a *actual) drop(k ipvs.DestinationKey) {
 	a.usable -= positive(a.slots[i].weight)
 	delete(a.index, a.slots[i].key)
 	a.slots[i] = slot{}
-	if holes := len(a.slots) - len(a.index); holes > 16 && holes > len(a.index) {
+	a.live--
+	if holes := len(a.slots) - a.live; holes > 16 && holes > a.live {
 		a.compact()
 	}
 }
 
 // compact closes the holes, and gives back what room an index does not give back.
 func (a *actual) compact() {
-	slots := make([]slot, 0, len(a.index))
-	index := make(map[packedKey]int32, len(a.index))
-	for _, s := range a.slots {
+	was := a.slots
+	a.room(a.live)
+	for _, s := range was {
 		if s.live {
-			index[s.key] = int32(len(slots))
-			slots = append(slots, s)
+			a.add(s)
 		}
 	}
-	a.slots, a.index = slots, index
 }

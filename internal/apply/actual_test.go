@@ -15,7 +15,7 @@ import (
 func TestActual(t *testing.T) {
 	addrs := []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("::ffff:10.0.0.1"), netip.MustParseAddr("2001:db8::1"), {}}
 	rapid.Check(t, func(t *rapid.T) {
-		a := newActual(ipvs.Service{}, 0)
+		a := newActual(ipvs.Service{}, rapid.SampledFrom([]int{0, 5, few + 1}).Draw(t, "room"))
 		var plain []ipvs.Destination
 		key := func(t *rapid.T) ipvs.DestinationKey {
 			return ipvs.DestinationKey{Addr: rapid.SampledFrom(addrs).Draw(t, "addr"), Port: rapid.Uint16Range(0, 15).Draw(t, "port")}
@@ -55,6 +55,9 @@ func TestActual(t *testing.T) {
 				}
 				if got := slices.Collect(a.all()); !slices.Equal(got, plain) || a.len() != len(plain) || a.usable != usable {
 					t.Fatalf("%d %v, %d usable; want %v, %d usable", a.len(), got, a.usable, plain, usable)
+				}
+				if a.index == nil && len(a.slots) > few {
+					t.Fatalf("%d slots without an index", len(a.slots))
 				}
 				if len(a.slots) > 2*len(plain)+17 {
 					t.Fatalf("%d slots for %d destinations", len(a.slots), len(plain))

@@ -285,7 +285,7 @@ func (a *Applier) take(k ipvs.ServiceKey, held *actual) {
 		s := &held.slots[i]
 		s.why = whyUnknown
 		if was != nil {
-			if at, ok := was.index[s.key]; ok {
+			if at := was.find(s.key); at >= 0 {
 				s.why = was.slots[at].why
 			}
 		}
