@@ -151,8 +151,10 @@ func (t *Table) Zero(ctx context.Context, k ipvs.ServiceKey) error {
 	for _, svc := range t.index {
 		if all || svc.info.ServiceKey == k {
 			svc.info.Stats = ipvs.Stats{}
-			for _, di := range svc.index {
-				di.Stats = ipvs.Stats{}
+			for di := range svc.all() {
+				info := di.info()
+				info.Stats = ipvs.Stats{}
+				di.set(info)
 			}
 		}
 	}
@@ -187,10 +189,10 @@ func (v View) append(buf []ipvs.DestinationInfo, k ipvs.ServiceKey) []ipvs.Desti
 	if svc == nil {
 		return buf
 	}
-	buf = slices.Grow(buf, len(svc.index))
-	for _, di := range slices.Backward(svc.dests) {
-		if di != nil {
-			buf = append(buf, di.DestinationInfo)
+	buf = slices.Grow(buf, svc.live)
+	for i := range slices.Backward(svc.dests) {
+		if di := &svc.dests[i]; di.Addr.IsValid() {
+			buf = append(buf, di.info())
 		}
 	}
 	return buf

@@ -107,7 +107,7 @@ func (t *Table) startSync(d ipvs.SyncDaemon) syscall.Errno {
 // mixed says whether a destination is of another family than its service.
 func (t *Table) mixed() bool {
 	for _, svc := range t.index {
-		for _, d := range svc.index {
+		for d := range svc.all() {
 			if ipvs.FamilyOf(d.Addr) != svc.info.Family {
 				return true
 			}

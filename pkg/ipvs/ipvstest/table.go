@@ -72,17 +72,6 @@ type Table struct {
 	sends    []int
 }
 
-type service struct {
-	info  ipvs.ServiceInfo
-	dests []*destination // oldest first, nil where one was deleted
-	index map[ipvs.DestinationKey]*destination
-}
-
-type destination struct {
-	ipvs.DestinationInfo
-	at int // in dests
-}
-
 type trashKey struct {
 	service ipvs.ServiceKey
 	dest    ipvs.DestinationKey
@@ -206,7 +195,9 @@ func (t *Table) SetCounters(k ipvs.ServiceKey, d ipvs.DestinationKey, c ipvs.Cou
 	defer t.mu.Unlock()
 	di, err := t.dest("set counters", k, d)
 	if err == nil {
-		di.Counters = c
+		info := di.info()
+		info.Counters = c
+		di.set(info)
 	}
 	return err
 }
@@ -217,7 +208,9 @@ func (t *Table) SetDestinationStats(k ipvs.ServiceKey, d ipvs.DestinationKey, s 
 	defer t.mu.Unlock()
 	di, err := t.dest("set statistics", k, d)
 	if err == nil {
-		di.Stats = s
+		info := di.info()
+		info.Stats = s
+		di.set(info)
 	}
 	return err
 }
@@ -240,7 +233,7 @@ func (t *Table) dest(op string, k ipvs.ServiceKey, d ipvs.DestinationKey) (*dest
 	if svc == nil {
 		return nil, e
 	}
-	if di := svc.index[d.Canonical()]; di != nil {
+	if di := svc.find(d.Canonical()); di != nil {
 		return di, nil
 	}
 	e.Errno = syscall.ENOENT
@@ -381,53 +374,37 @@ func (t *Table) change(op ipvs.Op) syscall.Errno {
 	case ipvs.OpDelService:
 		t.delService(svc)
 	case ipvs.OpAddDest:
-		if svc.index[d.DestinationKey] != nil {
+		if svc.find(d.DestinationKey) != nil {
 			return syscall.EEXIST
 		}
 		if !unicast(d.Addr) {
 			return syscall.EINVAL
 		}
 		k := trashKey{s.ServiceKey, d.DestinationKey}
-		di := &destination{ipvs.DestinationInfo{Destination: d, Counters: t.trash[k]}, len(svc.dests)}
+		svc.add(ipvs.DestinationInfo{Destination: d, Counters: t.trash[k]})
 		delete(t.trash, k)
-		svc.dests = append(svc.dests, di)
-		svc.index[d.DestinationKey] = di
 	case ipvs.OpSetDest:
-		di := svc.index[d.DestinationKey]
+		di := svc.find(d.DestinationKey)
 		if di == nil {
 			return syscall.ENOENT
 		}
 		di.Destination = d
 	case ipvs.OpDelDest:
-		di := svc.index[d.DestinationKey]
+		di := svc.find(d.DestinationKey)
 		if di == nil {
 			return syscall.ENOENT
 		}
 		t.discard(s.ServiceKey, di)
-		delete(svc.index, d.DestinationKey)
-		svc.remove(di)
+		svc.remove(d.DestinationKey)
 	default:
 		return syscall.EINVAL
 	}
 	return 0
 }
 
-// remove takes a destination out of the list, whose holes are closed when they are
-// more than half of it.
-func (s *service) remove(d *destination) {
-	s.dests[d.at] = nil
-	if len(s.dests) < 16 || len(s.dests) < 2*len(s.index) {
-		return
-	}
-	s.dests = slices.DeleteFunc(s.dests, func(x *destination) bool { return x == nil })
-	for i, x := range s.dests {
-		x.at = i
-	}
-}
-
 func (t *Table) addService(s ipvs.Service) {
 	s.Flags |= ipvs.Hashed
-	svc := &service{info: ipvs.ServiceInfo{Service: s}, index: make(map[ipvs.DestinationKey]*destination)}
+	svc := &service{info: ipvs.ServiceInfo{Service: s}}
 	t.index[s.ServiceKey] = svc
 	if s.FWMark != 0 {
 		t.marks = append(t.marks, svc)
@@ -438,7 +415,7 @@ func (t *Table) addService(s ipvs.Service) {
 
 func (t *Table) delService(svc *service) {
 	k := svc.info.ServiceKey
-	for _, di := range svc.index {
+	for di := range svc.all() {
 		t.discard(k, di)
 	}
 	delete(t.index, k)
@@ -449,8 +426,8 @@ func (t *Table) delService(svc *service) {
 
 // discard puts a destination that has connections on the trash list.
 func (t *Table) discard(k ipvs.ServiceKey, di *destination) {
-	if di.Counters != (ipvs.Counters{}) {
-		t.trash[trashKey{k, di.DestinationKey}] = di.Counters
+	if di.traffic != nil && di.traffic.Counters != (ipvs.Counters{}) {
+		t.trash[trashKey{k, di.DestinationKey}] = di.traffic.Counters
 	}
 }
 
