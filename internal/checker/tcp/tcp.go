@@ -14,13 +14,19 @@ import (
 	"github.com/sluice-lb/sluice/internal/config"
 )
 
-// probe is led by a reactor or by its own Run.
+// probe is led by a reactor or by its own Run. There are as many as real servers, so
+// that it is three words.
 type probe struct {
 	conn *config.Connection
-	// Of the run under way: when it began and, once it has failed, its outcome.
-	began  time.Time
+	// Of the run under way, if others lead it: when it began, since epoch, and once it
+	// has failed its outcome.
+	began  time.Duration
 	failed *checker.Outcome
 }
+
+// epoch is what probes count from: a duration takes a third of a time's room, and is
+// as monotonic.
+var epoch = time.Now()
 
 var (
 	_ checker.Probe        = (*probe)(nil)
@@ -32,19 +38,19 @@ func New(c *config.Checker) checker.Probe { return &probe{conn: &c.Conn} }
 
 var connected = checker.Outcome{Result: checker.OK, Reason: "connected"}
 
-func (p *probe) outcome(err error) checker.Outcome {
-	return dial.Outcome("connect to", p.conn.Target.String(), err, p.began)
+func (p *probe) outcome(err error, began time.Time) checker.Outcome {
+	return dial.Outcome("connect to", p.conn.Target.String(), err, began)
 }
 
 // Run connects once.
 func (p *probe) Run(ctx context.Context) checker.Outcome {
-	p.began = time.Now()
+	began := time.Now()
 	conn, err := dial.TCP(ctx, p.conn)
 	if err != nil {
-		return p.outcome(err)
+		return p.outcome(err, began)
 	}
 	o := connected
-	o.Took = time.Since(p.began)
+	o.Took = time.Since(began)
 	// Whether the close went well says nothing about the server.
 	_ = conn.Close()
 	return o
@@ -52,7 +58,7 @@ func (p *probe) Run(ctx context.Context) checker.Outcome {
 
 // Begin asks for the one connection.
 func (p *probe) Begin() *config.Connection {
-	p.began, p.failed = time.Now(), nil
+	p.began, p.failed = time.Since(epoch), nil
 	return p.conn
 }
 
@@ -64,14 +70,15 @@ func (p *probe) Received([]byte) (done bool) { return true }
 
 // Ended keeps why there was no connection.
 func (p *probe) Ended(_ checker.Step, err error) {
-	o := p.outcome(err)
+	o := p.outcome(err, epoch.Add(p.began))
 	p.failed = &o
 }
 
 // Next ends the run.
 func (p *probe) Next() (*config.Connection, checker.Outcome) {
+	o := connected
 	if p.failed != nil {
-		return nil, *p.failed
+		o, p.failed = *p.failed, nil
 	}
-	return nil, connected
+	return nil, o
 }
