@@ -24,7 +24,7 @@ var unused = map[string]string{
 	"VSKey.Family":              "keys are compared whole",
 	"SyncDaemon.Instance":       "whether it is set decides State, which is read",
 	"RealServer.Handed":         "its fields say",
-	"Handed.Alpha":              "inherited by each Schedule",
+	"Handed.Alpha":              "inherited by each Checker",
 	"Handed.VirtualHost":        "inherited by HTTP.VirtualHost",
 	"Handed.SNMPName":           "there is no SNMP agent; the word is accepted in silence",
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // CheckerKind is the type of a checker block.
-type CheckerKind int
+type CheckerKind uint8
 
 // Checker kinds.
 const (
@@ -40,10 +40,16 @@ func (k CheckerKind) String() string {
 
 // Checker is one checker block with everything it inherits resolved. Of the kinds
 // only BFDCheck is never kept in a RealServer: it was reported.
+//
+// There is one for each real server and more: the order of fields in it and in
+// Connection leaves no gaps.
 type Checker struct {
 	Kind CheckerKind
-	Pos  diag.Pos
-	Conn Connection
+	// Alpha: down until proven.
+	Alpha          bool
+	LogAllFailures bool
+	Pos            diag.Pos
+	Conn           Connection
 	Schedule
 	// HTTP is set for HTTPGet and SSLGet.
 	HTTP *HTTP
@@ -109,10 +115,10 @@ type Connection struct {
 	BindPort uint16
 	// Close is how a TCP connection ends.
 	Close Close
-	// BindIf is the interface (SO_BINDTODEVICE), "" for any.
-	BindIf string
 	// FWMark is SO_MARK, 0 for none.
 	FWMark uint32
+	// BindIf is the interface (SO_BINDTODEVICE), "" for any.
+	BindIf string
 	// Timeout is the one deadline from connect to last byte.
 	Timeout time.Duration
 }
@@ -127,9 +133,6 @@ type Schedule struct {
 	Retry uint32
 	// Rise is how many successes in a row bring it back, at least 1.
 	Rise uint32
-	// Alpha: down until proven.
-	Alpha          bool
-	LogAllFailures bool
 }
 
 // HTTPProtocol is http_protocol.

@@ -12,7 +12,7 @@ func (c *Checker) SameAs(o *Checker) bool {
 	if c == o {
 		return true
 	}
-	return c.Schedule == o.Schedule && same(c.File, o.File) && c.AsksSame(o) &&
+	return c.Schedule == o.Schedule && c.Alpha == o.Alpha && c.LogAllFailures == o.LogAllFailures && same(c.File, o.File) && c.AsksSame(o) &&
 		(c.HTTP == nil || c.HTTP.FastRecovery == o.HTTP.FastRecovery)
 }
 

@@ -84,7 +84,7 @@ func changes(t *testing.T, path string, v reflect.Value, visit func(path string,
 
 // when are the fields that say when and how often a question is asked, and what
 // its answer weighs.
-var when = []string{".Schedule", ".HTTP.FastRecovery", ".File.Weight", ".File.Reverse"}
+var when = []string{".Schedule", ".Alpha", ".LogAllFailures", ".HTTP.FastRecovery", ".File.Weight", ".File.Reverse"}
 
 // Whatever field of a checker changes, its place aside, it is another one: no field
 // can be forgotten.

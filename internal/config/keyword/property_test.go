@@ -357,8 +357,8 @@ func drawChecker(t draw, g *config.Global, vs *config.VirtualServer, rs *config.
 	c.Schedule = config.Schedule{
 		DelayLoop: drawTime(t, "loop", time.Microsecond, time.Hour), DelayBeforeRetry: drawTime(t, "before", 0, time.Hour),
 		Warmup: drawTime(t, "warmup", 0, time.Hour), Retry: rapid.Uint32().Draw(t, "retry"), Rise: rapid.Uint32Min(1).Draw(t, "rise"),
-		Alpha: drawBool(t, "alpha"), LogAllFailures: g.CheckerLogAllFailures || drawBool(t, "log"),
 	}
+	c.Alpha, c.LogAllFailures = drawBool(t, "alpha"), g.CheckerLogAllFailures || drawBool(t, "log")
 	if kind != config.HTTPGet && kind != config.SSLGet {
 		drawOther(t, c)
 		return c

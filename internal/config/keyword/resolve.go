@@ -527,7 +527,6 @@ func schedule(kind config.CheckerKind, ck, rs, vs *checkDefaults, fast bool) con
 		DelayBeforeRetry: first(before, ck.beforeRetry, rs.beforeRetry, vs.beforeRetry),
 		Retry:            first(retry, ck.retry, rs.retry, vs.retry),
 		Rise:             first(rise, ck.rise, rs.rise, vs.rise),
-		Alpha:            first(false, ck.alpha, rs.alpha, vs.alpha),
 	}
 	s.Warmup = first(s.DelayLoop, ck.warmup, rs.warmup, vs.warmup)
 	return s

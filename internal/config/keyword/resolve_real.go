@@ -176,6 +176,7 @@ func (b *builder) checker(d *draft, r *rawReal, c *rawChecker, servicePort uint1
 		return ck
 	}
 	ck.Schedule = schedule(c.kind, &c.checkDefaults, &r.checkDefaults, &d.raw.checkDefaults, c.rawHTTP != nil && c.fastRecovery)
+	ck.Alpha = first(false, c.alpha, r.alpha, d.raw.alpha)
 	ck.LogAllFailures = c.logAll || b.raw.global.CheckerLogAllFailures
 	if c.kind == config.MiscCheck {
 		if ck.Misc = b.misc(d, c); ck.Misc == nil {
