@@ -29,7 +29,7 @@ type task struct {
 	// What follows is stepped on the scheduler's side, with mu held.
 
 	machine framework.Machine
-	dynamic framework.Dynamic
+	dynamic *framework.Dynamic // nil for no weight, as most have none
 	// due is when its own next run would be, since the engine was made.
 	due time.Duration
 	// confirmed is when a run last agreed with the verdict, in Unix nanoseconds, 0
@@ -115,7 +115,7 @@ func (t *task) judge(e *Engine, o *checker.Outcome, was *lastOutcome, now time.T
 		t.confirmed = now.UnixNano()
 	}
 	weighed := t.weigh(o)
-	dynamic := t.dynamic
+	dynamic := t.weight()
 	var args []any
 	again := was.result == unable
 	failed := !ok && !early && before != framework.Down && (r.logAll || e.logAll.Load())
@@ -141,9 +141,20 @@ func (t *task) weigh(o *checker.Outcome) bool {
 	if o.Result != checker.OK {
 		return false
 	}
-	was := t.dynamic
-	t.dynamic = framework.Dynamic{Weight: o.Weight, Set: o.Weighted}
-	return t.dynamic != was
+	d := framework.Dynamic{Weight: o.Weight, Set: o.Weighted}
+	if d == t.weight() {
+		return false
+	}
+	t.dynamic = &framework.Dynamic{Weight: o.Weight, Set: o.Weighted}
+	return true
+}
+
+// weight is what the last good run asked for.
+func (t *task) weight() framework.Dynamic {
+	if t.dynamic == nil {
+		return framework.Dynamic{}
+	}
+	return *t.dynamic
 }
 
 // move gives a task its place under a new configuration.
