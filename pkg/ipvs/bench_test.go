@@ -132,7 +132,7 @@ func TestBatchAllocations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ops := destOps(1280)
+	ops := destOps(10 * batchSize)
 	const runs = 5
 	n := testing.AllocsPerRun(runs, func() {
 		for _, err := range cl.Batch(t.Context(), ops) {

@@ -194,21 +194,21 @@ func TestBatchChunksAndAcknowledgement(t *testing.T) {
 		}
 		return answer(b)
 	}}
-	for i, err := range scriptedClient(t, s).Batch(t.Context(), destOps(300)) {
+	for i, err := range scriptedClient(t, s).Batch(t.Context(), destOps(2*batchSize + 44)) {
 		if err != nil {
 			t.Errorf("operation %d: %v", i, err)
 		}
 	}
-	if !slices.Equal(sizes, []int{128, 128, 44}) {
+	if !slices.Equal(sizes, []int{batchSize, batchSize, 44}) {
 		t.Errorf("sends of %v operations", sizes)
 	}
 }
 
 func TestBatchErrorsInPlace(t *testing.T) {
 	// First, middle and last of a send, the only one of the last send.
-	fail := map[int]syscall.Errno{0: syscall.EEXIST, 64: syscall.ESRCH, 127: syscall.ERANGE, 128: syscall.EEXIST, 256: syscall.EPERM}
+	fail := map[int]syscall.Errno{0: syscall.EEXIST, 64: syscall.ESRCH, batchSize - 1: syscall.ERANGE, batchSize: syscall.EEXIST, 2 * batchSize: syscall.EPERM}
 	s := &scripted{answer: acknowledge(fail)}
-	ops := destOps(257)
+	ops := destOps(2*batchSize + 1)
 	for i, err := range scriptedClient(t, s).Batch(t.Context(), ops) {
 		want, failed := fail[i]
 		if !failed {
