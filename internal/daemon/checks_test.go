@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"runtime"
 	"testing"
 
 	"github.com/sluice-lb/sluice/internal/control"
@@ -37,5 +38,20 @@ func TestChecksHaveSoManyThreads(t *testing.T) {
 	one, four := checks(1).Stats().Limit, checks(4).Stats().Limit
 	if one < 32 || four < one-4 {
 		t.Errorf("limits %d and %d", one, four)
+	}
+}
+
+func TestThreadsHaveProcessorsOfTheirOwn(t *testing.T) {
+	was := runtime.GOMAXPROCS(1)
+	defer runtime.GOMAXPROCS(was)
+	t.Setenv("GOMAXPROCS", "1")
+	processors(3)
+	if n := runtime.GOMAXPROCS(0); n != 1 {
+		t.Errorf("%d processors although the operator says one", n)
+	}
+	t.Setenv("GOMAXPROCS", "")
+	processors(3)
+	if n := runtime.GOMAXPROCS(0); n != 4 {
+		t.Errorf("%d processors for three threads", n)
 	}
 }

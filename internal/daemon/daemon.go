@@ -174,6 +174,7 @@ func newDaemon(opts Options, cfg *config.Config, found diag.List) (*daemon, erro
 		d.log.Warn("Missing a capability", "capability", missing.Name, "needed_for", missing.Feature)
 	}
 	d.threads = max(cfg.Global.CheckerThreads, config.DefaultCheckerThreads)
+	processors(d.threads)
 	d.sched = checks(d.threads)
 	d.files = newFiles(d.log)
 	d.outward = newOutward(d.log, opts.Observe)
