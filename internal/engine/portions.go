@@ -26,14 +26,17 @@ func (ev writtenEvent) handle(e *Engine) {
 }
 
 // betweenPortions is how old what readers see may get while portions are written.
-const betweenPortions = 200 * time.Millisecond
+const betweenPortions = 2 * time.Second
 
 // tells reports whether this turn is published. Among portions of bulk work that is
 // seldom: to describe a table that is half written takes as long as to write it. Who
 // waits for the end of this turn is not kept waiting.
 func (e *Engine) tells(now time.Time) bool {
-	head := &e.published.Load().head
-	return !e.portions || len(e.after) > 0 || head.Generation == 0 || now.Sub(head.At) >= betweenPortions
+	since := e.published.Load().head.At
+	if since.IsZero() {
+		since = e.started
+	}
+	return !e.portions || len(e.after) > 0 || now.Sub(since) >= betweenPortions
 }
 
 // settle takes in how this turn's writing ended. While portions of bulk work are left
