@@ -57,6 +57,9 @@ import (
 // DefaultSocket is where the control socket is unless told otherwise.
 const DefaultSocket = control.DefaultSocket
 
+// longInstall is how long checks wait at the start until the table is written.
+const longInstall = time.Second
+
 // Options are what the command line says.
 type Options struct {
 	// File is the configuration.
@@ -233,7 +236,16 @@ func (d *daemon) run(ctx context.Context, signals <-chan os.Signal) error {
 	// half a stop.
 	checks, endChecks := context.WithCancel(gctx)
 	defer endChecks()
-	group.Go(func() error { return ended(d.sched.Run(checks)) })
+	written := make(chan struct{})
+	group.Go(func() error {
+		// A check now would only make the table wait, unless that takes long.
+		select {
+		case <-written:
+		case <-checks.Done():
+		case <-time.After(longInstall):
+		}
+		return ended(d.sched.Run(checks))
+	})
 	group.Go(func() error { d.optional("track files", d.files.Run(checks)); return nil })
 	group.Go(func() error { return d.engine.Run(gctx) })
 	group.Go(func() error { d.addresses(checks); return nil })
@@ -259,11 +271,13 @@ func (d *daemon) run(ctx context.Context, signals <-chan os.Signal) error {
 		endChecks()
 		return nil
 	})
-	if d.engine.Written(gctx) == nil {
+	err := d.engine.Written(gctx)
+	close(written)
+	if err == nil {
 		d.ready(begun)
 		d.memory.settle()
 	}
-	err := group.Wait()
+	err = group.Wait()
 	endOutward()
 	err = errors.Join(err, <-outwardDone, <-outwardDone)
 	g = d.config.Global
@@ -389,6 +403,7 @@ func (d *daemon) signals(ctx context.Context, signals <-chan os.Signal) {
 func (d *daemon) reload(ctx context.Context) engine.Reload {
 	d.reloading.Lock()
 	defer d.reloading.Unlock()
+	d.memory.load()
 	defer d.memory.settle()
 	d.tell(d.notify.Reloading())
 	defer func() {

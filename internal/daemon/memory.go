@@ -13,6 +13,10 @@ import (
 // checks; what allocates is a reload, a change and the state file.
 const steadyPercent = 25
 
+// loadPercent is the same while a configuration is read and put to use, when what is
+// there already is looked through again and again for nothing.
+const loadPercent = 100
+
 // settleTimes are how long after a load memory is given back: when what was replaced
 // is looked at no longer, and when the first round of checks is over, with its changes
 // and their state file.
@@ -24,13 +28,23 @@ type memory struct {
 	// loaded asks for it; one request more than the one at work is enough.
 	loaded chan struct{}
 	free   func()
+	// ours: the operator has not set the percentage.
+	ours bool
 }
 
 func newMemory(log *slog.Logger) *memory {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(steadyPercent)
+	m := &memory{log: log, loaded: make(chan struct{}, 1), free: debug.FreeOSMemory, ours: os.Getenv("GOGC") == ""}
+	m.load()
+	return m
+}
+
+// load is called before a configuration is read.
+func (m *memory) load() { m.percent(loadPercent) }
+
+func (m *memory) percent(n int) {
+	if m.ours {
+		debug.SetGCPercent(n)
 	}
-	return &memory{log: log, loaded: make(chan struct{}, 1), free: debug.FreeOSMemory}
 }
 
 // settle is called after a configuration was put to use, or refused.
@@ -58,6 +72,7 @@ func (m *memory) run(ctx context.Context) {
 			case <-time.After(time.Until(loaded.Add(settled))):
 			}
 			began := time.Now()
+			m.percent(steadyPercent)
 			m.free()
 			m.log.Debug("Memory given back", "took", time.Since(began).Round(time.Microsecond))
 		}

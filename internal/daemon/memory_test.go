@@ -119,14 +119,33 @@ func TestMemoryIsGivenBackAfterALoad(t *testing.T) {
 func TestOperatorsGOGCHasTheLastWord(t *testing.T) {
 	old := debug.SetGCPercent(70)
 	defer debug.SetGCPercent(old)
-	t.Setenv("GOGC", "70")
-	newMemory(nil)
-	if got := debug.SetGCPercent(70); got != 70 {
-		t.Errorf("%d although GOGC is set", got)
-	}
-	t.Setenv("GOGC", "")
-	newMemory(nil)
-	if got := debug.SetGCPercent(old); got != steadyPercent {
-		t.Errorf("%d without GOGC, want %d", got, steadyPercent)
+	for _, tt := range []struct {
+		gogc                string
+		load, settled, want int
+	}{{"70", 70, 70, 70}, {"", loadPercent, steadyPercent, loadPercent}} {
+		t.Setenv("GOGC", tt.gogc)
+		debug.SetGCPercent(70)
+		synctest.Test(t, func(t *testing.T) {
+			is := func(when string, want int) {
+				t.Helper()
+				got := debug.SetGCPercent(1)
+				if debug.SetGCPercent(got); got != want {
+					t.Errorf("GOGC=%q, %s: %d, want %d", tt.gogc, when, got, want)
+				}
+			}
+			m := newMemory(slog.New(slog.DiscardHandler))
+			m.free = func() {}
+			is("at the start", tt.load)
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan struct{})
+			go func() { m.run(ctx); close(ended) }()
+			m.settle()
+			<-time.After(time.Minute)
+			is("once it is settled", tt.settled)
+			m.load()
+			is("before a reload", tt.want)
+			cancel()
+			<-ended
+		})
 	}
 }
