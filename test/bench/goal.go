@@ -33,7 +33,7 @@ var measures = []measure{
 	{name: play.DelayedMax, title: "reload: the latest of all, ms"},
 	{name: play.NewChecked, title: "reload: until the new server is checked, s"},
 	{name: play.Install, title: "from the start until the table is complete, s"},
-	{name: play.Installing, title: "from the first destination until the table is complete, s"},
+	{name: play.Installing, title: "from the first service until the table is complete, s"},
 	{name: play.AddOne, title: "reload with one more: until it is in the table, s"},
 	{name: play.RemoveOne, title: "reload with one less: until it is out, s"},
 	{name: play.AddOps, title: "operations of a reload with one more"},

@@ -20,7 +20,7 @@ const (
 
 	Install = "install" // s from the start until the table is complete
 	// Installing leaves out what comes before: the program's start, reading the file.
-	Installing = "installing" // s from the first destination until the table is complete
+	Installing = "installing" // s from the first service until the table is complete
 
 	AddOne    = "add-one"    // s from SIGHUP until the table has the new server
 	RemoveOne = "remove-one" // s from SIGHUP until the table is without it

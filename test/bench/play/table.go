@@ -62,14 +62,21 @@ func (w *watcher) get(option, size int) ([]byte, error) {
 	return w.buf[:min(int(length), size)], nil
 }
 
+// services is how many there are.
+func (w *watcher) services() (int, error) {
+	info, err := w.get(optInfo, infoSize)
+	if err != nil {
+		return 0, fmt.Errorf("number of services: %w", err)
+	}
+	return int(binary.NativeEndian.Uint32(info[servicesAt:])), nil
+}
+
 // counts are the services, and the destinations of all of them.
 func (w *watcher) counts() (services, dests int, err error) {
 	for {
-		info, err := w.get(optInfo, infoSize)
-		if err != nil {
-			return 0, 0, fmt.Errorf("number of services: %w", err)
+		if services, err = w.services(); err != nil {
+			return 0, 0, err
 		}
-		services = int(binary.NativeEndian.Uint32(info[servicesAt:]))
 		size := headSize + services*entrySize
 		clear(w.buf)
 		if len(w.buf) < size {
