@@ -65,14 +65,6 @@ func (m moves) next() time.Time {
 	return m[0].moveAt
 }
 
-// advance lets time pass in every virtual server, so that all are at one time before
-// a reload.
-func (e *Engine) advance(now time.Time) {
-	for _, vs := range e.vss {
-		e.catchUp(vs, now)
-	}
-}
-
 // advanceDue lets time pass where it changes something: holds end and weights rise.
 func (e *Engine) advanceDue(now time.Time) {
 	for len(e.moves) > 0 && !now.Before(e.moves[0].moveAt) {

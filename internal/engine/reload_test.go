@@ -411,7 +411,6 @@ func TestPhasesOverAReload(t *testing.T) {
 	in(t, func(r *rig) {
 		r.start(conf(1, 2, 3))
 		r.pass(20 * time.Second)
-		before := map[int]time.Time{}
 		last := func() map[int]time.Time {
 			synctest.Wait()
 			at := map[int]time.Time{}
@@ -420,7 +419,7 @@ func TestPhasesOverAReload(t *testing.T) {
 			}
 			return at
 		}
-		before = last()
+		before := last()
 		r.pass(3 * time.Second)
 		r.reload(conf(1, 2, 3, 4))
 		r.pass(7 * time.Second)

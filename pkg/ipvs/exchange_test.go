@@ -194,7 +194,7 @@ func TestBatchChunksAndAcknowledgement(t *testing.T) {
 		}
 		return answer(b)
 	}}
-	for i, err := range scriptedClient(t, s).Batch(t.Context(), destOps(2*batchSize + 44)) {
+	for i, err := range scriptedClient(t, s).Batch(t.Context(), destOps(2*batchSize+44)) {
 		if err != nil {
 			t.Errorf("operation %d: %v", i, err)
 		}

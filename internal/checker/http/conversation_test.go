@@ -57,7 +57,7 @@ func talk(t testing.TB, c *config.Checker) checker.Conversation {
 // lead leads one run over answers in pieces, one answer for each connection, each of
 // which ends with end.
 func lead(c checker.Conversation, end error, answers ...[][]byte) checker.Outcome {
-	conn := c.Begin()
+	c.Begin()
 	for {
 		if _, listen := c.Connected(); !listen {
 			panic("nobody listens to the answer")
@@ -72,8 +72,7 @@ func lead(c checker.Conversation, end error, answers ...[][]byte) checker.Outcom
 			c.Ended(checker.StepReceive, end)
 		}
 		answers = answers[1:]
-		var o checker.Outcome
-		if conn, o = c.Next(); conn == nil {
+		if conn, o := c.Next(); conn == nil {
 			if o.Took != 0 {
 				panic("a part of the run passes for all of it")
 			}

@@ -189,8 +189,7 @@ func (s *sim) due() {
 type world struct {
 	*Loop
 	*sim
-	stop context.CancelFunc
-	log  []string
+	log []string
 }
 
 // newWorld makes one; see simulate.
