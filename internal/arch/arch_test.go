@@ -315,6 +315,7 @@ func TestViolations(t *testing.T) {
 		{pkg: "internal/state", imports: m("./internal/testkit"), want: "internal/testkit"},
 		{pkg: "internal/testkit", imports: m("./internal/config"), want: "internal/config"},
 		{pkg: "test/demo", imports: m("./internal/testkit")},
+		{pkg: "internal/engine", imports: m("./internal/checker/checkertest"), want: "internal/checker/checkertest"},
 	} {
 		got := violations(goPackage{ImportPath: module + tt.pkg, Imports: tt.imports, Deps: tt.deps})
 		text := fmt.Sprint(got)

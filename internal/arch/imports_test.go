@@ -49,6 +49,7 @@ var rules = []rule{
 	{pkg: "internal/checker", may: []string{"internal/config", "internal/checker/due"}, never: beyondCheckers},
 	{pkg: "internal/checker/dial", may: []string{"internal/checker", "internal/config"}, libs: []string{xsys}, never: beyondCheckers},
 	{pkg: "internal/checker/reactor", may: []string{"internal/checker", "internal/checker/dial", "internal/checker/due", "internal/config"}, libs: []string{xsys}, never: beyondCheckers},
+	{pkg: "internal/checker/checkertest", may: []string{"internal/checker", "internal/checker/dial", "internal/config", "internal/testkit"}, never: beyondCheckers},
 	{pkg: "internal/checker/misc", may: []string{"internal/checker", "internal/config", "internal/script"}, never: beyondCheckers},
 	{pkg: "internal/checker/*", may: []string{"internal/checker", "internal/checker/dial", "internal/config"}, never: beyondCheckers},
 
@@ -74,12 +75,17 @@ var rules = []rule{
 
 var beyondCheckers = []string{"internal/framework", "internal/apply", "internal/engine", "pkg/ipvs/..."}
 
+// testsOnly are packages that no program contains, though their files are no tests.
+var testsOnly = []string{"internal/testkit", "internal/checker/checkertest"}
+
 // violations says which rules a package breaks.
 func violations(p goPackage) []string {
 	var found []string
 	all := slices.Concat(p.Imports, p.Deps)
-	if slices.Contains(all, module+"internal/testkit") && !strings.HasPrefix(p.name(), "test/") {
-		found = append(found, "imports internal/testkit, which is for tests only")
+	for _, name := range testsOnly {
+		if slices.Contains(all, module+name) && !strings.HasPrefix(p.name(), "test/") && !slices.Contains(testsOnly, p.name()) {
+			found = append(found, "imports "+name+", which is for tests only")
+		}
 	}
 	i := slices.IndexFunc(rules, func(r rule) bool { ok, _ := path.Match(r.pkg, p.name()); return ok })
 	if i < 0 {

@@ -137,7 +137,7 @@ func MatchCheckers(old, new []*config.Checker) []int {
 }
 
 // Definition returns a text that is equal for two checkers exactly when
-// config.SameProbe finds them the same. It names a check in the state file, so that
+// config.Checker.AsksSame finds them the same. It names a check in the state file, so that
 // another text means that verdicts of an earlier version are not found.
 func Definition(c *config.Checker) string {
 	b := make([]byte, 0, 160)

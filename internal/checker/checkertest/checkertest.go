@@ -17,12 +17,12 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/sluice-lb/sluice/internal/checker"
 	"github.com/sluice-lb/sluice/internal/config"
+	"github.com/sluice-lb/sluice/internal/testkit"
 )
 
 // Lead leads one run of a conversation to its outcome.
@@ -125,42 +125,10 @@ var elapsed = regexp.MustCompile(`,? after [0-9.]+[µnm]?s$`)
 // Undated takes the time that a check took off its reason.
 func Undated(reason string) string { return elapsed.ReplaceAllString(reason, "") }
 
-// serve runs peer for each connection to a listener of its own. At the test's end
-// all connections are closed and waited for.
+// serve runs peer for each connection to a listener of its own.
 func serve(t testing.TB, peer func(*net.TCPConn)) netip.AddrPort {
 	t.Helper()
-	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all sync.WaitGroup
-	var mu sync.Mutex
-	var open []*net.TCPConn
-	all.Go(func() {
-		for {
-			c, err := l.AcceptTCP()
-			if err != nil {
-				return
-			}
-			mu.Lock()
-			open = append(open, c)
-			mu.Unlock()
-			all.Go(func() {
-				defer c.Close()
-				peer(c)
-			})
-		}
-	})
-	t.Cleanup(func() {
-		l.Close()
-		mu.Lock()
-		for _, c := range open {
-			c.Close()
-		}
-		mu.Unlock()
-		all.Wait()
-	})
-	return l.Addr().(*net.TCPAddr).AddrPort()
+	return testkit.Serve(t, "127.0.0.1:0", func(c net.Conn) { peer(c.(*net.TCPConn)) })
 }
 
 // closed is a port of this machine on which nobody listens.
