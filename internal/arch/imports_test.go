@@ -54,6 +54,7 @@ var rules = []rule{
 	{pkg: "internal/checker/*", may: []string{"internal/checker", "internal/checker/dial", "internal/config"}, never: beyondCheckers},
 
 	{pkg: "internal/apply", may: []string{"internal/framework", "internal/config", "pkg/ipvs"}, never: []string{"internal/checker/...", "internal/config/syntax", "internal/config/keyword"}},
+	{pkg: "internal/event", may: none, libs: none},
 	{pkg: "internal/state", may: none, libs: []string{xsys}},
 	{pkg: "internal/engine", may: []string{"internal/framework", "internal/checker", "internal/apply", "internal/config", "pkg/ipvs", "internal/config/diag", "internal/state"},
 		not: []string{genetlink, netlink, "os/signal"}},

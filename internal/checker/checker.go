@@ -47,6 +47,8 @@ type Outcome struct {
 	// only with OK.
 	Weight   int64
 	Weighted bool
+	// Fault is the reason in parts; nil with OK.
+	Fault *Fault
 }
 
 // Probe is one configured check of one target.

@@ -434,6 +434,8 @@ type VirtualServer struct {
 	SMTPAlert   bool
 	VirtualHost string
 	SNMPName    string
+	// Label is a name for people, "" for none (an extension).
+	Label string
 
 	// Sorry is nil without a sorry server.
 	Sorry *SorryServer
@@ -481,6 +483,8 @@ type RealServer struct {
 	Checkers []*Checker
 	// TrackFiles move the weight without a checker (an extension).
 	TrackFiles []TrackFileUse
+	// Label is a name for people, "" for none (an extension).
+	Label string
 	// DrainTimeout bounds this server's drains; 0 is no bound (an extension).
 	DrainTimeout time.Duration
 	// SlowStart is how long its weight grows after it came back; 0 is not at all

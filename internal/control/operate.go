@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"os/user"
@@ -30,15 +29,11 @@ func (s *Server) operate(w http.ResponseWriter, r *http.Request) {
 	}
 	c.Who = who(r.Context())
 	done, err := s.Operate(r.Context(), c)
-	var refusal *engine.CommandError
-	switch {
-	case err == nil:
-		answer(w, http.StatusOK, done)
-	case errors.As(err, &refusal):
-		answer(w, statusOf[refusal.Code], refusal)
-	default:
-		answer(w, http.StatusServiceUnavailable, problem{err.Error()})
+	if err != nil {
+		Refuse(w, err)
+		return
 	}
+	answer(w, http.StatusOK, done)
 }
 
 func (s *Server) overrides(w http.ResponseWriter, r *http.Request) {

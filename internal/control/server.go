@@ -48,6 +48,46 @@ type Server struct {
 	Log *slog.Logger
 
 	socket *socket
+	routes []Route
+}
+
+// Right is what a path takes.
+type Right int
+
+// Rights of who asks.
+const (
+	// Read: it changes nothing and asks no real server anything.
+	Read Right = iota
+	// Write: everything else.
+	Write
+)
+
+// Route is a path that Offer adds.
+type Route struct {
+	// Pattern is http.ServeMux's, with the method: "GET /v1/explain".
+	Pattern string
+	Right   Right
+	// MaxBody bounds the request's body in bytes; 0 is 64 kB.
+	MaxBody int64
+	Serve   http.HandlerFunc
+}
+
+// Offer adds a path before Serve. What it answers with is written by Answer, or by
+// Refuse if it did nothing.
+func (s *Server) Offer(r Route) { s.routes = append(s.routes, r) }
+
+// Answer writes v as JSON with status 200.
+func Answer(w http.ResponseWriter, v any) { answer(w, http.StatusOK, v) }
+
+// Refuse writes why nothing was done: an *engine.CommandError with its own status,
+// anything else with 503.
+func Refuse(w http.ResponseWriter, err error) {
+	var refusal *engine.CommandError
+	if errors.As(err, &refusal) {
+		answer(w, statusOf[refusal.Code], refusal)
+		return
+	}
+	answer(w, http.StatusServiceUnavailable, problem{err.Error()})
 }
 
 // Listen takes the socket's path. The error wraps ErrRunning if another daemon
@@ -125,11 +165,17 @@ func (s *Server) handler() http.Handler {
 	if s.Metrics != nil {
 		mux.Handle("GET /metrics", s.Metrics)
 	}
+	bodies := map[string]int64{}
+	for _, r := range s.routes {
+		mux.HandleFunc(r.Pattern, r.Serve)
+		bodies[r.Pattern] = r.MaxBody
+	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusNotFound, problem{"there is no " + r.Method + " " + r.URL.Path})
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		_, pattern := mux.Handler(r)
+		r.Body = http.MaxBytesReader(w, r.Body, max(bodies[pattern], maxBody))
 		// Read to its end, so that a body that is too long is refused before
 		// anything is done.
 		body, err := io.ReadAll(r.Body)

@@ -71,6 +71,8 @@ type Kernel struct {
 type VirtualServer struct {
 	// Name is keepalived's: "[192.0.2.1]:tcp:80", "FWM 5" or "[group]:0".
 	Name string `json:"name"`
+	// Label is what its people call it, "" for nothing.
+	Label string `json:"label,omitempty"`
 	// Group is the group that it serves, "" for none. Its name can be another's too,
 	// that has another protocol.
 	Group string `json:"group,omitempty"`
@@ -139,7 +141,9 @@ const (
 // RealServer is one real server's state within its virtual server.
 type RealServer struct {
 	Address string `json:"address"`
-	State   State  `json:"state"`
+	// Label is what its people call it, "" for nothing.
+	Label string `json:"label,omitempty"`
+	State State  `json:"state"`
 	// Reason is why it is in this state, for people.
 	Reason string    `json:"reason"`
 	Since  time.Time `json:"since"`
