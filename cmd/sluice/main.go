@@ -5,7 +5,7 @@
 // Each verb is a file. What a verb finds is on stdout, what went wrong and progress on
 // stderr. Exit statuses are each verb's own, told by its --help, and never change their
 // meaning; some are common to all: 0 done, 3 the daemon cannot be reached, 64 the
-// command line makes no sense.
+// command line makes no sense, 77 whoever typed it may not.
 package main
 
 import (
@@ -20,6 +20,7 @@ const (
 	exitOK          = 0
 	exitUsage       = 64
 	exitUnreachable = 3
+	exitForbidden   = 77 // sysexits(3)
 )
 
 // exit ends a verb with a status, when all there was to say is said.

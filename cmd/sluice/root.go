@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 	"time"
@@ -133,7 +135,8 @@ const usageTemplate = `Usage: {{.UseLine}}
 {{- range $.Commands}}{{if and (eq .GroupID $group.ID) (or .IsAvailableCommand (eq .Name "help"))}}
   {{rpad .Name 12}}{{.Short}}{{end}}{{end}}
 {{end}}
-sluice VERB --help says more.
+sluice VERB --help says more. Exit statuses are each verb's own, but for 0 (done), 3
+(the daemon cannot be reached), 64 (this command line makes no sense) and 77 (you may not).
 {{- end}}
 {{- if .HasAvailableLocalFlags}}
 
@@ -187,8 +190,12 @@ func (a *app) operands(most int) cobra.PositionalArgs {
 	}
 }
 
-// failed says why a verb came to nothing, and returns its status.
+// failed says why a verb came to nothing, and returns its status; who may not do it
+// gets exitForbidden whatever the verb.
 func (a *app) failed(cmd *cobra.Command, err error, status int) int {
+	if errors.Is(err, fs.ErrPermission) {
+		status = exitForbidden
+	}
 	fmt.Fprintf(a.stderr, "%s: %v\n", cmd.CommandPath(), err)
 	return status
 }
