@@ -123,6 +123,8 @@ type Input struct {
 	// Namespace is the name of the network namespace that Facts are of, "" for the
 	// one that commands run in; Enter is the command that enters it.
 	Namespace, Enter string
+	// NamespaceUnknown is why it is not sure, or not seen, "" where it is.
+	NamespaceUnknown string
 }
 
 // exam is one examination.

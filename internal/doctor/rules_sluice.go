@@ -71,6 +71,19 @@ var sluiceRules = []rule{
 		},
 	},
 	{
+		id: "namespace", group: groupSluice, title: "the right network namespace is looked at", when: "sluiced or its table is in one of its own",
+		why: "Addresses, routes and most settings belong to a network namespace: those of another one say nothing about this configuration.",
+		find: func(x *exam) []Finding {
+			switch {
+			case x.NamespaceUnknown != "":
+				return unknown("%s", x.NamespaceUnknown)
+			case x.Namespace != "":
+				return ok("addresses, routes and settings are those of network namespace %s", x.Namespace)
+			}
+			return nil
+		},
+	},
+	{
 		id: "capabilities", group: groupSluice, title: "sluiced has the capabilities that the configuration needs", when: always,
 		why:  "What needs the capability does not work; everything else does.",
 		help: "In the unit: CapabilityBoundingSet and, for a user other than root, AmbientCapabilities. In a container: --cap-add. Then restart.",
@@ -104,7 +117,7 @@ var sluiceRules = []rule{
 		find: stateDir,
 	},
 	{
-		id: "socket", group: groupSluice, title: "the control socket is for its owner and group", when: "sluiced runs",
+		id: "socket", group: groupSluice, title: "the control socket is not open to all", when: "sluiced runs without control_group",
 		why: "Who can connect can drain every server.",
 		find: func(x *exam) []Finding {
 			p, asked := x.Facts.Paths[x.Socket]
@@ -113,6 +126,8 @@ var sluiceRules = []rule{
 				return nil
 			case p.Unknown != "":
 				return unknown("%s", p.Unknown)
+			case p.Mode&0o002 != 0 && x.Config != nil && (x.use.global.ControlGroup.Name != "" || x.use.global.ControlReadGroup.Name != ""):
+				return ok("%s is open to all, and sluiced goes by control_group", x.Socket)
 			case p.Mode&0o002 != 0:
 				return []Finding{{Status: Warn, Found: fmt.Sprintf("%s has mode %04o", x.Socket, p.Mode&0o7777), Wanted: "no access for others", Mend: []string{"chmod o= " + x.Socket}}}
 			}

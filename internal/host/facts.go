@@ -1,6 +1,9 @@
 package host
 
-import "net/netip"
+import (
+	"net/netip"
+	"strings"
+)
 
 // Facts are what Machine.Facts found. What could not be read is unknown, with the
 // reason, and never a default: a doctor that guesses does harm.
@@ -105,15 +108,13 @@ type Writer struct {
 type Credentials struct {
 	PID int
 	// Unknown is why the rest was not read.
-	Unknown       string
-	UID, GID      int
-	Groups        []int
-	Effective     uint64
-	Files         uint64
-	FilesHard     uint64
-	FilesUnknown  string
-	OtherNetwork  bool
-	NetworkUnsure string
+	Unknown      string
+	UID, GID     int
+	Groups       []int
+	Effective    uint64
+	Files        uint64
+	FilesHard    uint64
+	FilesUnknown string
 }
 
 // Path is a file or folder.
@@ -140,4 +141,20 @@ type Query struct {
 	PID int
 	// Paths are files and folders.
 	Paths []string
+}
+
+// Blind makes everything that belongs to a network namespace unknown.
+func (f *Facts) Blind(why string) {
+	f.Table = Table{Present: true, Unknown: why}
+	f.Devices, f.DevicesUnknown = nil, why
+	f.WritersUnknown = why
+	for name, s := range f.Settings {
+		if strings.HasPrefix(name, "net.") {
+			s = Setting{Unknown: why}
+		}
+		f.Settings[name] = s
+	}
+	for a := range f.Routes {
+		f.Routes[a] = Route{Unknown: why}
+	}
 }
