@@ -107,7 +107,7 @@ var ipvsRules = []rule{
 		id: "ipvs_timeouts", group: groupIPVS, title: "the kernel's connection timeouts fit the configuration", when: "lvs_timeouts is set, or a drain is bounded",
 		why: "A drain waits until the kernel has forgotten the last connection, which takes the fin timeout after its end. " +
 			"A shorter drain_timeout is always exceeded, so that no drain tells whether clients had gone.",
-		help: "Set lvs_timeouts (tcp tcp_fin udp) in global_defs, or a longer drain_timeout.",
+		help: "Set lvs_timeouts tcpfin in global_defs, or a longer drain_timeout.",
 		find: timeouts,
 	},
 }
@@ -229,7 +229,7 @@ func timeouts(x *exam) []Finding {
 	found := fmt.Sprintf("the kernel's timeouts are tcp %d, tcp_fin %d, udp %d seconds", is.TCP, is.TCPFin, is.UDP)
 	var list []Finding
 	if set && (differs(want.TCP, is.TCP) || differs(want.TCPFin, is.TCPFin) || differs(want.UDP, is.UDP)) {
-		f := Finding{Status: Warn, Found: found, Wanted: fmt.Sprintf("lvs_timeouts %d %d %d (0 leaves one as it is)", want.TCP, want.TCPFin, want.UDP),
+		f := Finding{Status: Warn, Found: found, Wanted: fmt.Sprintf("lvs_timeouts tcp %d tcpfin %d udp %d (0 leaves one as it is)", want.TCP, want.TCPFin, want.UDP),
 			Why:  "Somebody has changed them since: connections are forgotten sooner or later than the configuration says.",
 			Mend: []string{fmt.Sprintf("ipvsadm --set %d %d %d", want.TCP, want.TCPFin, want.UDP)}}
 		if x.Daemon == nil || x.Daemon.Observe {

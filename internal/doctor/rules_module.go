@@ -3,6 +3,7 @@ package doctor
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/sluice-lb/sluice/internal/config"
 )
@@ -140,7 +141,8 @@ func (x *exam) module(name string, concerned []string) []Finding {
 
 // modules judges the modules that virtual servers name.
 func (x *exam) modules(prefix string, names func(*config.VirtualServer) string) (found []Finding) {
-	var good []string
+	var good, unsure []string
+	var reason Finding
 	seen := map[string]bool{}
 	for _, vs := range x.use.virtual {
 		n := names(vs)
@@ -149,11 +151,19 @@ func (x *exam) modules(prefix string, names func(*config.VirtualServer) string) 
 		}
 		seen[n] = true
 		f := x.module(prefix+n, x.use.which(func(o *config.VirtualServer) bool { return names(o) == n }))
-		if f[0].Status == OK {
+		switch f[0].Status {
+		case OK:
 			good = append(good, f[0].Found)
-			continue
+		case Unknown:
+			unsure, reason = append(unsure, prefix+n), f[0]
+		default:
+			found = append(found, f...)
 		}
-		found = append(found, f...)
+	}
+	if unsure != nil {
+		slices.Sort(unsure)
+		_, why, _ := strings.Cut(reason.Found, ": ")
+		found = append(found, unknown("whether there are modules %s: %s", some(unsure), why)...)
 	}
 	slices.Sort(good)
 	for _, g := range good {

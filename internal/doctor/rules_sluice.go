@@ -199,8 +199,8 @@ func stateDir(x *exam) []Finding {
 	return ok("%s can be written", x.StateDir)
 }
 
-// flag says whether a short option, alone or among others, or a long one is there.
-func flag(w host.Writer, short byte, long string) bool {
+// option says whether a short option, alone or among others, or a long one is there.
+func option(w host.Writer, short byte, long string) bool {
 	for _, a := range w.Args[min(1, len(w.Args)):] {
 		if a == long {
 			return true
@@ -221,7 +221,7 @@ func flag(w host.Writer, short byte, long string) bool {
 }
 
 // writes says whether a keepalived is sure to write the table.
-func writes(w host.Writer) bool { return flag(w, 'C', "--check") && !flag(w, 'P', "--vrrp") }
+func writes(w host.Writer) bool { return option(w, 'C', "--check") && !option(w, 'P', "--vrrp") }
 
 // fileOf is the configuration of a keepalived.
 func fileOf(w host.Writer) string {
@@ -260,7 +260,7 @@ func writersOf(x *exam) (found []Finding) {
 			tell(Warn, w, "is another sluiced; it is right only if their virtual servers differ")
 		case w.Name == "sluiced":
 			tell(Note, w, "does not answer on "+x.Socket+"; name its socket with --socket")
-		case strings.HasPrefix(w.Name, "keepalived") && flag(w, 'P', "--vrrp"):
+		case strings.HasPrefix(w.Name, "keepalived") && option(w, 'P', "--vrrp"):
 			tell(OK, w, "runs VRRP alone")
 		case strings.HasPrefix(w.Name, "keepalived") && (writes(w) || x.File != "" && filepath.Clean(fileOf(w)) == filepath.Clean(x.File)):
 			tell(Fail, w, "writes IPVS too")
