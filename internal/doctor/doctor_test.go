@@ -238,6 +238,7 @@ var cases = []example{
 	{"no address, VRRP", web, both(away, writer("keepalived", "-P")), "virtual_address", Note, "may keep it", nil},
 	{"no address, suspended", extra(web, "ha_suspend"), away, "virtual_address", Note, "ha_suspend", nil},
 	{"a whole network of them", web, withAddress("none", "192.0.2.10/32"), "virtual_address", OK, "by a local route", nil},
+	{"no address, or a local route", web, both(away, route("192.0.2.10", host.Route{Unknown: "EIO"})), "virtual_address", Unknown, "EIO", nil},
 	{"a duplicate", six, func(in *Input) { in.Facts.Devices[0].Addresses[2].Unusable = true; in.Facts.Routes = nil }, "virtual_address", Fail, "duplicate address detection", nil},
 	{"addresses unseen", web, func(in *Input) { in.Facts.DevicesUnknown = "EIO" }, "virtual_address", Unknown, "EIO", nil},
 	{"a network on lo", web, withAddress("lo", "192.0.2.10/24"), "virtual_prefix", Fail, "192.0.2.10/24 is on lo", []string{"ip addr del 192.0.2.10/24 dev lo", "ip addr add 192.0.2.10/32 dev lo"}},

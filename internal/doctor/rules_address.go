@@ -48,8 +48,13 @@ var addressRules = []rule{
 		help: "Use lvs_method TUN for it, or NAT where answers come back through here.",
 		find: func(x *exam) []Finding {
 			dr := x.use.with(config.DR)
-			if len(dr) == 0 || x.Facts.Routes == nil {
+			if len(dr) == 0 {
 				return nil
+			}
+			for _, s := range x.use.servers {
+				if s.fwd.Method == config.DR && s.route == (host.Route{}) || s.route.Unknown != "" {
+					return nil // real_route says why nothing is known
+				}
 			}
 			var via netip.Addr
 			behind := x.use.whose(func(s server) bool {
@@ -128,6 +133,7 @@ func virtualAddress(x *exam) []Finding {
 		return unknown("the addresses of this machine: %s", x.Facts.DevicesUnknown)
 	}
 	var missing, unusable, held, suspended []netip.Addr
+	unsure := ""
 	var where []string
 	for _, a := range x.use.addresses {
 		devices, usable := x.on(a)
@@ -143,6 +149,9 @@ func virtualAddress(x *exam) []Finding {
 			unusable = append(unusable, a)
 		case !slices.ContainsFunc(x.use.owners[a], func(vs *config.VirtualServer) bool { return !vs.HASuspend }):
 			suspended = append(suspended, a)
+		case x.Facts.Routes[bare(a)].Unknown != "":
+			// A local route may have it.
+			unsure = fmt.Sprintf("%s is on no device, and its route cannot be asked for: %s", a, x.Facts.Routes[bare(a)].Unknown)
 		default:
 			missing = append(missing, a)
 		}
@@ -150,6 +159,9 @@ func virtualAddress(x *exam) []Finding {
 	var found []Finding
 	if len(missing) > 0 {
 		found = append(found, x.missing(missing))
+	}
+	if unsure != "" {
+		found = append(found, unknown("%s", unsure)...)
 	}
 	if len(unusable) > 0 {
 		found = append(found, Finding{Status: Fail, Found: list(unusable) + ": duplicate address detection has not ended, or found another machine with it", Wanted: "an address that is this machine's alone",
