@@ -3,6 +3,7 @@ package doctor
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -132,6 +133,8 @@ type exam struct {
 	Input
 	use *use
 	now *rule
+	// places are where this machine's addresses are, once somebody asked.
+	places map[netip.Addr][]place
 }
 
 // rule is one thing that is looked at.
@@ -141,7 +144,7 @@ type rule struct {
 	title, when string
 	// why is what goes wrong.
 	why string
-	// set and stay are a sysctl and its value, for the documentation and for mending.
+	// sysctl and value are what mends it.
 	sysctl, value string
 	// help is for what a setting does not mend.
 	help string

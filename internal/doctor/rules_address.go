@@ -101,15 +101,25 @@ var addressRules = []rule{
 // bare takes an address as devices have it.
 func bare(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
 
+// place is where an address is.
+type place struct {
+	device string
+	usable bool
+}
+
 // on are the devices that have an address, and whether it can be used on one.
 func (x *exam) on(a netip.Addr) (devices []string, usable bool) {
-	for _, d := range x.Facts.Devices {
-		for _, has := range d.Addresses {
-			if has.Addr() == bare(a) {
-				devices = append(devices, d.Name)
-				usable = usable || !has.Unusable
+	if x.places == nil {
+		x.places = map[netip.Addr][]place{}
+		for _, d := range x.Facts.Devices {
+			for _, has := range d.Addresses {
+				x.places[has.Addr()] = append(x.places[has.Addr()], place{d.Name, !has.Unusable})
 			}
 		}
+	}
+	for _, p := range x.places[bare(a)] {
+		devices = append(devices, p.device)
+		usable = usable || p.usable
 	}
 	return devices, usable
 }

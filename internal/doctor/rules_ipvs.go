@@ -64,19 +64,19 @@ var ipvsRules = []rule{
 	},
 	{
 		id: "drop_entry", group: groupIPVS, title: "the kernel drops no connections by chance", when: "there is a virtual server",
-		why:    "In modes 2 and 3 the kernel forgets connections by chance, in mode 1 when memory is short (it then goes to 2). Whoever is hit is cut off.",
+		why:    "In mode 3 the kernel always forgets connections by chance, in mode 1 when memory is short (it shows 2 while that lasts). Whoever is hit is cut off.",
 		sysctl: "net.ipv4.vs.drop_entry", value: "0",
 		find: func(x *exam) []Finding { return x.mode("1") },
 	},
 	{
 		id: "drop_packet", group: groupIPVS, title: "the kernel drops no packets by chance", when: "there is a virtual server",
-		why:    "In modes 2 and 3 one packet in a few is dropped before it is scheduled, in mode 1 when memory is short (it then goes to 2). Connections begin seconds late.",
+		why:    "In mode 3 the kernel always drops one in a few of the packets that begin connections, in mode 1 when memory is short (it shows 2 while that lasts). Connections begin seconds late.",
 		sysctl: "net.ipv4.vs.drop_packet", value: "0",
 		find: func(x *exam) []Finding { return x.mode("1") },
 	},
 	{
 		id: "secure_tcp", group: groupIPVS, title: "the usual table of TCP states is in force", when: "there is a TCP service or a mark",
-		why:    "In modes 2 and 3 connections are forgotten by other, shorter timeouts than those of ipvsadm --set or lvs_timeouts, in mode 1 when memory is short.",
+		why:    "In mode 3 connections are always forgotten by other, shorter timeouts than those of ipvsadm --set or lvs_timeouts, in mode 1 when memory is short (it shows 2 while that lasts).",
 		sysctl: "net.ipv4.vs.secure_tcp", value: "0",
 		find: func(x *exam) []Finding { return x.mode("1") },
 	},

@@ -58,6 +58,10 @@ func TestKernelDoctorMends(t *testing.T) {
 		"virtual_server fwmark 7 {\n lvs_sched mh\n lvs_method DR\n real_server RS1 0 {\n  weight 1\n }\n}\n")
 	b.start()
 	b.until("1:1 2:1")
+	if testing.Verbose() {
+		out, _ := exec.Command(program(t, "sluice"), "doctor", "--socket", b.socket).CombinedOutput()
+		t.Logf("\n%s", out)
+	}
 	sound := b.examine()
 	for id, f := range sound {
 		if f.Status == doctor.Fail {
@@ -80,7 +84,7 @@ func TestKernelDoctorMends(t *testing.T) {
 		{"conn_reuse_mode", vs + "conn_reuse_mode", "0", doctor.Warn},
 		{"sloppy_tcp", vs + "sloppy_tcp", "1", doctor.Note},
 		{"drop_entry", vs + "drop_entry", "3", doctor.Warn},
-		{"drop_packet", vs + "drop_packet", "2", doctor.Warn},
+		{"drop_packet", vs + "drop_packet", "3", doctor.Warn},
 		{"secure_tcp", vs + "secure_tcp", "3", doctor.Warn},
 		{"snat_reroute", vs + "snat_reroute", "0", doctor.Note},
 		{"rp_filter", "net.ipv4.conf.all.rp_filter", "1", doctor.Warn},
