@@ -158,7 +158,7 @@ func lookInto(in *doctor.Input, pid int) (path string) {
 			in.Namespace, in.Enter = name, "ip netns exec "+name
 			return path
 		case path != "":
-			in.Namespace, in.Enter = "the first one", "nsenter --net="+path
+			in.Namespace, in.Enter = "of process 1", "nsenter --net="+path
 			return same(in, path)
 		}
 	}
@@ -166,7 +166,7 @@ func lookInto(in *doctor.Input, pid int) (path string) {
 		return ""
 	}
 	path = procOf(pid, "ns/net")
-	in.Namespace, in.Enter = fmt.Sprintf("that of process %d", pid), "nsenter --net="+path
+	in.Namespace, in.Enter = fmt.Sprintf("of process %d", pid), "nsenter --net="+path
 	return same(in, path)
 }
 

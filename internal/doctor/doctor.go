@@ -121,8 +121,8 @@ type Input struct {
 	Version string
 	// Socket is the control socket's path and StateDir the daemon's folder.
 	Socket, StateDir string
-	// Namespace is the name of the network namespace that Facts are of, "" for the
-	// one that commands run in; Enter is the command that enters it.
+	// Namespace names the network namespace that Facts are of ("lb", "of process 7"),
+	// "" for the one that commands run in; Enter is the command that enters it.
 	Namespace, Enter string
 	// NamespaceUnknown is why it is not sure, or not seen, "" where it is.
 	NamespaceUnknown string
@@ -245,7 +245,10 @@ func (x *exam) inNamespace(f Finding) Finding {
 			f.Mend[i] = x.Enter + " " + c
 		}
 	}
-	f.Stay = slices.DeleteFunc(f.Stay, func(l Line) bool { return l.File == sysctlFile })
+	if slices.ContainsFunc(f.Stay, func(l Line) bool { return l.File == sysctlFile }) {
+		f.Stay = nil
+		f.Do = strings.TrimSpace(f.Do + " Have it set where that network namespace is made: files in /etc/sysctl.d do not reach it.")
+	}
 	return f
 }
 

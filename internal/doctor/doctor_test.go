@@ -340,6 +340,11 @@ func TestASoundMachineIsWell(t *testing.T) {
 	if f := find(Examine(in), "ip_forward", ""); f != nil {
 		t.Errorf("DR is told of forwarding: %+v", f)
 	}
+	in = sound(parse(t, web))
+	both(set("net.ipv4.ip_forward", "0"), route("10.0.0.1", host.Route{Local: true}))(&in)
+	if f := find(Examine(in), "ip_forward", ""); f != nil {
+		t.Errorf("a server on this machine itself is told of forwarding: %+v", f)
+	}
 }
 
 // TestBlindnessIsNoHealth: where nothing of the network can be read, nothing of it is

@@ -78,7 +78,7 @@ var sluiceRules = []rule{
 			case x.NamespaceUnknown != "":
 				return unknown("%s", x.NamespaceUnknown)
 			case x.Namespace != "":
-				return ok("addresses, routes and settings are those of network namespace %s", x.Namespace)
+				return ok("addresses, routes and settings are those of the network namespace %s", x.Namespace)
 			}
 			return nil
 		},

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluice-lb/sluice/internal/doctor"
+	"github.com/sluice-lb/sluice/internal/engine"
 )
 
 func examined() *doctor.Report {
@@ -27,6 +28,18 @@ func examined() *doctor.Report {
 		{ID: "firewall_mark", Group: "addresses and routes", Status: doctor.Note, Found: "firewall rules\x1b[2J are not looked at", Do: "See them with: nft list ruleset",
 			Concerns: []string{"FWM 7"}, ConcernsCount: 1},
 	}}
+}
+
+// TestX04StatusNamesWhatIsMissing: above everything else.
+func TestX04StatusNamesWhatIsMissing(t *testing.T) {
+	var b bytes.Buffer
+	s := &engine.Snapshot{MissingCapabilities: []string{"CAP_NET_RAW: needed for PING_CHECK"}}
+	if _, err := Status(&b, s, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(b.String(), "\nmissing CAP_NET_RAW: needed for PING_CHECK\n") {
+		t.Errorf("status:\n%s", b.String())
+	}
 }
 
 func TestDoctor(t *testing.T) {
