@@ -27,9 +27,6 @@ const (
 	Fail Status = "fail"
 )
 
-// severity orders statuses, the worst first.
-var severity = []Status{Fail, Warn, Unknown, Note, OK}
-
 // Line is a line of a file that makes a setting stay.
 type Line struct {
 	File string `json:"file"`

@@ -191,6 +191,9 @@ func (m Machine) writers(daemon int) ([]Writer, string) {
 	if err != nil {
 		return nil, reason(err)
 	}
+	if !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() == "1" }) {
+		return nil, "the processes of other users are hidden (hidepid); " + needsRoot
+	}
 	ours, _ := os.Readlink(m.path("proc/thread-self/ns/net"))
 	var list []Writer
 	for _, e := range entries {

@@ -47,6 +47,7 @@ func director(t *testing.T) string {
 		"proc/82/comm":                               "perl\n",
 		"proc/82/cmdline":                            "/usr/bin/perl\x00x.pl\x00",
 		"proc/83/comm":                               "kube-proxy\n",
+		"proc/1/comm":                                "init\n",
 		"proc/84/comm":                               "bash\n",
 		"var/lib/sluice/state":                       "",
 	} {
@@ -105,6 +106,11 @@ func TestFacts(t *testing.T) {
 // TestFactsUnknown: of a machine that shows nothing all is unknown, with reasons, and
 // nothing has a value.
 func TestFactsUnknown(t *testing.T) {
+	hidden := t.TempDir()
+	write(t, filepath.Join(hidden, "proc/84/comm"), "bash\n", 0o644)
+	if _, unknown := (Machine{Root: hidden}).writers(0); !strings.Contains(unknown, "hidepid") {
+		t.Errorf("processes are hidden: %q", unknown)
+	}
 	closed := false
 	f := Machine{Root: t.TempDir(), Network: netlinked{err: errors.New("no netlink"), closed: &closed}}.Facts(Query{PID: 77, Settings: []string{"net.ipv4.ip_forward"}})
 	for what, reason := range map[string]string{
