@@ -162,7 +162,7 @@ func isPackageName(x ast.Expr, name string) bool {
 // clockless packages get the time as an argument; the framework besides has no
 // concurrency of its own.
 var (
-	clockless = []string{"internal/config", "internal/config/diag", "internal/config/syntax", "internal/config/keyword", "internal/framework"}
+	clockless = []string{"internal/config", "internal/config/diag", "internal/config/syntax", "internal/config/keyword", "internal/framework", "internal/doctor"}
 	serial    = []string{"internal/framework"}
 )
 

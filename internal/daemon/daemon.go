@@ -157,6 +157,8 @@ type daemon struct {
 	reloadTimes *reloadTimes
 	dumps       *dumps
 	web         *web.Server
+	// missing are the capabilities that are lacking.
+	missing atomic.Pointer[[]host.Missing]
 	// detail is metrics_detail.
 	detail atomic.Int32
 
@@ -173,9 +175,7 @@ func newDaemon(opts Options, cfg *config.Config, found diag.List) (*daemon, erro
 	if _, err := host.RaiseFileLimit(); err != nil {
 		d.log.Warn("Descriptor limit not raised, many checks at once may fail", "err", err)
 	}
-	for _, missing := range host.MissingCapabilities() {
-		d.log.Warn("Missing a capability", "capability", missing.Name, "needed_for", missing.Feature)
-	}
+	d.lacks(context.Background(), cfg)
 	d.threads = max(cfg.Global.CheckerThreads, config.DefaultCheckerThreads)
 	processors(d.threads)
 	d.sched = checks(d.threads)
@@ -205,7 +205,7 @@ func newDaemon(opts Options, cfg *config.Config, found diag.List) (*daemon, erro
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("control socket: %w", err), d.store.close())
 		}
-		c.Log, c.Status, c.StatusForeign, c.Reload, c.Handover = d.log, d.engine.Status, d.engine.StatusForeign, d.reload, d.handover
+		c.Log, c.Status, c.StatusForeign, c.Reload, c.Handover = d.log, d.frank(d.engine.Status), d.frank(d.engine.StatusForeign), d.reload, d.handover
 		c.Operate, c.Overrides = d.operate, d.engine.Overrides
 		c.Metrics = d.web.Metrics
 		d.control = c
@@ -433,6 +433,7 @@ func (d *daemon) reload(ctx context.Context) engine.Reload {
 	d.settle(cfg)
 	d.admit(cfg)
 	d.pingRefused(ctx, cfg)
+	d.lacks(ctx, cfg)
 	d.threadsStay(cfg)
 	if err := d.engine.Reload(ctx, cfg); err != nil {
 		d.log.Error("Reload not finished", "err", err)

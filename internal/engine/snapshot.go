@@ -34,6 +34,9 @@ type Snapshot struct {
 	Leaving []Service `json:"leaving,omitempty"`
 	// Overrides are what operators asked for by command, in the order of time.
 	Overrides []Override `json:"overrides,omitempty"`
+	// MissingCapabilities are those that the configuration needs and the process lacks,
+	// each with what it is needed for.
+	MissingCapabilities []string `json:"missing_capabilities,omitempty"`
 	// Foreign is what else the kernel's table holds; nil unless it was asked for.
 	Foreign *Foreign `json:"foreign,omitempty"`
 }

@@ -20,6 +20,10 @@ const (
 	NeedScripts
 	// NeedLowPort is a bind_port below 1024.
 	NeedLowPort
+	// NeedDevice is a checker's bind_if.
+	NeedDevice
+	// NeedPing is a PING_CHECK in a group that net.ipv4.ping_group_range leaves out.
+	NeedPing
 )
 
 // Missing is a capability that this process lacks.
@@ -43,7 +47,8 @@ type capability struct {
 
 var capabilities = []capability{
 	{unix.CAP_NET_ADMIN, Missing{"CAP_NET_ADMIN", "the IPVS table, its sysctls, and a checker's fwmark"}, 0},
-	{unix.CAP_NET_RAW, Missing{"CAP_NET_RAW", "a checker's bind_if, and PING_CHECK"}, 0},
+	{unix.CAP_NET_RAW, Missing{"CAP_NET_RAW", "PING_CHECK, as its group is not in net.ipv4.ping_group_range"}, NeedPing},
+	{unix.CAP_NET_RAW, Missing{"CAP_NET_RAW", "a checker's bind_if"}, NeedDevice},
 	{unix.CAP_SYS_ADMIN, Missing{"CAP_SYS_ADMIN", "entering the network namespace of net_namespace"}, NeedNamespace},
 	{unix.CAP_SETUID, Missing{"CAP_SETUID", "running scripts as the user of script_user"}, NeedScripts},
 	{unix.CAP_SETGID, Missing{"CAP_SETGID", "running scripts as the group of script_user"}, NeedScripts},

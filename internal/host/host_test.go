@@ -217,10 +217,11 @@ func TestMissingCapabilities(t *testing.T) {
 		needs []Need
 		want  []string
 	}{
-		{"000001ffffffffff", []Need{NeedNamespace, NeedScripts, NeedLowPort}, nil},
-		{"0000000000000000", nil, []string{"CAP_NET_ADMIN", "CAP_NET_RAW"}},
-		{"0000000000001000", nil, []string{"CAP_NET_RAW"}},   // bit 12 is CAP_NET_ADMIN
-		{"0000000000002000", nil, []string{"CAP_NET_ADMIN"}}, // bit 13 is CAP_NET_RAW
+		{"000001ffffffffff", []Need{NeedNamespace, NeedScripts, NeedLowPort, NeedDevice, NeedPing}, nil},
+		{"0000000000000000", nil, []string{"CAP_NET_ADMIN"}},
+		{"0000000000000000", []Need{NeedPing}, []string{"CAP_NET_ADMIN", "CAP_NET_RAW"}},
+		{"0000000000001000", []Need{NeedDevice}, []string{"CAP_NET_RAW"}}, // bit 12 is CAP_NET_ADMIN
+		{"0000000000002000", nil, []string{"CAP_NET_ADMIN"}},              // bit 13 is CAP_NET_RAW
 		{"0000000000003000", nil, nil},
 		{"0000000000003000", []Need{NeedNamespace}, []string{"CAP_SYS_ADMIN"}},
 		{"0000000000003000", []Need{NeedScripts, NeedLowPort}, []string{"CAP_SETUID", "CAP_SETGID", "CAP_NET_BIND_SERVICE"}},

@@ -22,10 +22,13 @@ func LoadIPVS(ctx context.Context) error {
 	return loader{
 		proc:     "/proc/net/ip_vs",
 		modprobe: []string{"/sbin/modprobe", "/usr/sbin/modprobe", "/bin/modprobe", "/usr/bin/modprobe"},
-		marks:    []string{"/run/.containerenv", "/.dockerenv", "/run/systemd/container"},
+		marks:    containerMarks,
 		timeout:  modprobeTimeout,
 	}.load(ctx)
 }
+
+// containerMarks are files that container runtimes leave inside.
+var containerMarks = []string{"/run/.containerenv", "/.dockerenv", "/run/systemd/container"}
 
 type loader struct {
 	// proc is there exactly when the module is.

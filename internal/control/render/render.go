@@ -204,6 +204,9 @@ func (p *printer) head(s *engine.Snapshot) {
 	default:
 		p.line("kernel: %s for %s: %s", p.color(bad, "NOT OK"), p.ago(s.Kernel.Since), clean(s.Kernel.Error))
 	}
+	for _, m := range s.MissingCapabilities {
+		p.line("%s %s", p.color(bad, "missing"), clean(m))
+	}
 	if n := s.Kernel.DriftRepaired; n > 0 {
 		p.line("put back since the start: %d changes that somebody else made, see the log", n)
 	}
