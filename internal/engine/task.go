@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"strings"
 	"sync"
 	"time"
 
@@ -227,11 +226,15 @@ func (t *task) confirmation() time.Time {
 	return time.Unix(0, t.confirmed)
 }
 
-// targetOf says what a checker asks, for people.
+// targetOf says what a checker asks, for people. A script's arguments may be secret.
 func targetOf(c *config.Checker) string {
 	switch c.Kind {
 	case config.MiscCheck:
-		return strings.Join(c.Misc.Script.Argv, " ")
+		argv := c.Misc.Script.Argv
+		if argv[0] == "<" && len(argv) > 1 { // the test of a file
+			return "<" + argv[1]
+		}
+		return argv[0]
 	case config.PingCheck:
 		return c.Conn.Target.Addr().String()
 	case config.FileCheck:
