@@ -72,7 +72,13 @@ func (e *Engine) operands(c Command) ([]operand, error) {
 	}
 	t, err := one("real server of "+at.vsKey.String(), c.RS, in, func(t operand) []string {
 		k := t.rsKey
-		return []string{k.String(), fmt.Sprintf("[%s]:%s:%d", k.Addr(), strings.ToLower(proto.String()), k.Port()), k.Addr().String()}
+		names := []string{k.String(), fmt.Sprintf("[%s]:%s:%d", k.Addr(), strings.ToLower(proto.String()), k.Port()), k.Addr().String()}
+		if t.vs != nil {
+			if l := t.vs.Servers[t.server].Config.Label; l != "" {
+				names = append(names, l)
+			}
+		}
+		return names
 	})
 	if err != nil {
 		return nil, err
@@ -177,6 +183,9 @@ func vsNames(k config.VSKey, vs *server) []string {
 	}
 	if vs == nil {
 		return names
+	}
+	if l := vs.Config.Label; l != "" {
+		names = append(names, l)
 	}
 	for _, en := range vs.Config.Entries {
 		if en.Addr.IsValid() {

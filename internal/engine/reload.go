@@ -41,8 +41,9 @@ func (e *Engine) Reload(ctx context.Context, cfg *config.Config) error {
 }
 
 // configure makes a configuration the one that runs.
-func (e *Engine) configure(cfg *config.Config) {
+func (e *Engine) configure(cfg *config.Config, names labels) {
 	e.config = cfg
+	e.labels.Store(&names)
 	e.logAll.Store(cfg.Global.CheckerLogAllFailures)
 	e.running.Store(cfg)
 }
@@ -57,7 +58,7 @@ func (ev reloadEvent) handle(e *Engine) {
 		ev.applied <- false
 		return
 	}
-	e.configure(p.to)
+	e.configure(p.to, p.labels)
 	e.generation++
 	e.globalsDue, e.globalsAt = true, time.Time{}
 	e.applier.ReportOnly(p.to.Global.Drift == config.DriftReport)

@@ -46,6 +46,7 @@ var (
 	codeOrder         = code{"E114", diag.ClassConfig, "the keyword needs another one before it"}
 	codeNotExtension  = code{"E115", diag.ClassConfig, "a #sluice comment with a keyword that is not an extension"}
 	codeScript        = code{"E116", diag.ClassConfig, "a script that cannot be read"}
+	codeLabel         = code{"E160", diag.ClassConfig, "a label that is too long or has characters that cannot stand in it"}
 	codeNoScheduler   = code{"E120", diag.ClassConfig, "no lvs_sched; wlc is used"}
 	codeNoMethod      = code{"E121", diag.ClassConfig, "no lvs_method; NAT is used"}
 	codeNoProtocol    = code{"E122", diag.ClassConfig, "no protocol; UDP is used"}
@@ -129,7 +130,7 @@ func codes() []code {
 		codeMissing,
 		codeUnknown, codeNumber, codeRange, codeTimer, codeBool, codeAddress, codePort, codeWord,
 		codeDuplicate, codeBlock, codeScheduler, codeMethod, codeMethodOption, codeOrder,
-		codeNotExtension, codeScript, codeNoScheduler, codeNoMethod, codeNoProtocol,
+		codeNotExtension, codeScript, codeLabel, codeNoScheduler, codeNoMethod, codeNoProtocol,
 		codeNoRealServer, codeNoGroup, codeEmptyGroup, codeGroupEntry, codeFamily, codePortZero,
 		codeOPS, codeSameReal, codeSameVirtual, codeNoCheckPort, codeURL, codeTrackFileUse,
 		codeTrackFile, codeHASuspend, codeGranularity, codeGroupSize, codeLinkLocal, codeHashed,

@@ -192,6 +192,8 @@ var examples = map[string]example{
 	"virtual_server/real_server":             {args: "10.0.0.13 80 {\n}"},
 	"real_server/lvs_method":                 {args: "TUN type gre csum"},
 	"virtual_server/min_alive":               {args: "50%"},
+	"virtual_server/label":                   {args: `"web shop"`},
+	"real_server/label":                      {args: "web1"},
 	"virtual_server/flap_damping":            {args: "3 60"},
 	"real_server/track_file":                 {args: "t weight 5 reverse"},
 	"real_server/HTTP_GET":                   {args: "{\nurl {\npath /\n}\n}"},

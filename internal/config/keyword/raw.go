@@ -138,6 +138,7 @@ type rawVirtual struct {
 	minAliveAt      *syntax.Node
 	flapDamping     config.Damping
 	slowStart       opt[time.Duration]
+	label           string
 }
 
 // rawSorry is a sorry_server as written.
@@ -169,6 +170,7 @@ type rawReal struct {
 	checkers     []*rawChecker
 	trackUses    []*rawTrackUse
 	slowStart    opt[time.Duration]
+	label        string
 	// bfds are the instances of its BFD_CHECKs.
 	bfds         []string
 	drainTimeout opt[time.Duration]

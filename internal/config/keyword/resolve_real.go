@@ -34,6 +34,7 @@ func (b *builder) realServer(d *draft, r *rawReal, family config.Family) {
 		}),
 		DrainTimeout: r.drainTimeout.or(vs.drainTimeout.or(b.raw.global.DrainTimeout)),
 		SlowStart:    first(0, r.slowStart, vs.slowStart),
+		Label:        b.pool.text(r.label),
 	}
 	rs.Key = config.RSKey{AddrPort: addrPort(r.addr, b.servicePort(d, fwd.Method, r.port, vs.port, f.parent, f.n, true))}
 	kept := r.checkers[:0]
