@@ -30,6 +30,8 @@ type run struct {
 	// the lock.
 	members []*task
 	last    lastOutcome
+	// past is nil as long as nothing has failed.
+	past *past
 	// due is when the next run is, since the engine was made.
 	due time.Duration
 }
@@ -56,6 +58,9 @@ func (r *run) judge(o checker.Outcome) time.Duration {
 	r.last = lastOutcome{reason: o.Reason, took: o.Took, at: now.UnixNano(), result: uint8(o.Result), told: uint8(o.Result)}
 	if o.Result == checker.Unable {
 		r.last.told = was.told
+	}
+	if r.past != nil || o.Result != checker.OK {
+		r.past = r.past.add(&o, &was, now)
 	}
 	r.mu.Unlock()
 	early := len(members) > 1 && was.told == uint8(o.Result)
@@ -153,7 +158,7 @@ func (e *Engine) enlist(t *task, first time.Duration) bool {
 	e.nextID++
 	r := &run{id: e.nextID, engine: e, kind: c.Kind, members: []*task{t}, due: now + first, last: lastOutcome{told: unable}}
 	if t.run != nil {
-		r.last, r.sum = t.run.outcome()
+		r.last, r.sum, r.past = t.run.outcome()
 	}
 	t.setRun(r)
 	e.register(r, c)
@@ -161,10 +166,10 @@ func (e *Engine) enlist(t *task, first time.Duration) bool {
 	return true
 }
 
-func (r *run) outcome() (last lastOutcome, sum [16]byte) {
+func (r *run) outcome() (last lastOutcome, sum [16]byte, p *past) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.last, r.sum
+	return r.last, r.sum, r.past.clone()
 }
 
 // register makes a run one that others may join.
@@ -222,8 +227,8 @@ func (e *Engine) dismiss(t *task) {
 func (e *Engine) suspend(t *task) {
 	_, _, c := t.config()
 	e.leave(t, c)
-	last, sum := t.run.outcome()
-	t.setRun(&run{engine: e, last: last, sum: sum})
+	last, sum, p := t.run.outcome()
+	t.setRun(&run{engine: e, kind: c.Kind, last: last, sum: sum, past: p})
 }
 
 // reschedule takes up that a checker whose question stays runs at other intervals. A
