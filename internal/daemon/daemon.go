@@ -208,6 +208,8 @@ func newDaemon(opts Options, cfg *config.Config, found diag.List) (*daemon, erro
 		c.Log, c.Status, c.StatusForeign, c.Reload, c.Handover = d.log, d.engine.Status, d.engine.StatusForeign, d.reload, d.handover
 		c.Operate, c.Overrides = d.operate, d.engine.Overrides
 		c.Metrics = d.web.Metrics
+		c.OfferExplain(d.engine.Explain)
+		c.OfferTest(d.engine.Test)
 		d.control = c
 		d.admit(cfg)
 	}

@@ -162,6 +162,7 @@ type Engine struct {
 	// labels are for the log.
 	labels atomic.Pointer[labels]
 	reader lazyReader
+	trials trials
 }
 
 // server is one virtual server: the framework's state with what only people need.

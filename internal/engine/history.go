@@ -47,7 +47,7 @@ func (p *past) add(o *checker.Outcome, was *lastOutcome, now time.Time) *past {
 	if p == nil {
 		p = &past{}
 		if was.at != 0 {
-			p.stretches = append(p.stretches, stretch{reason: was.reason, last: was.at, took: was.took, result: was.result})
+			p.stretches = append(p.stretches, stretch{reason: was.reason, last: was.at, took: was.elapsed(), result: was.result})
 		}
 	}
 	if n := len(p.stretches); n > 0 {
@@ -83,10 +83,13 @@ func (s *stretch) alike(o *checker.Outcome) bool {
 	return timeless(s.reason) == timeless(o.Reason)
 }
 
-// timeless is a reason without ", after 1.2ms".
+// timeless is a reason without the "after 1.2ms" at its end.
 func timeless(reason string) string {
-	if i := strings.LastIndex(reason, ", after "); i >= 0 {
-		return reason[:i]
+	const after = " after "
+	if i := strings.LastIndex(reason, after); i >= 0 {
+		if _, err := time.ParseDuration(reason[i+len(after):]); err == nil {
+			return strings.TrimSuffix(reason[:i], ",")
+		}
 	}
 	return reason
 }
@@ -110,11 +113,16 @@ func (p *past) told() []Stretch {
 		if s.first != 0 {
 			out[i].First = time.Unix(0, s.first)
 		}
-		if f := s.fault; f != nil {
-			out[i].Fault = &Fault{Stage: f.Stage.String(), Target: f.Target, Expected: f.Want, Got: f.Got, Errno: errnoName(f.Errno), Timeout: f.Timeout}
-		}
+		out[i].Fault = faultOf(s.fault)
 	}
 	return out
+}
+
+func faultOf(f *checker.Fault) *Fault {
+	if f == nil {
+		return nil
+	}
+	return &Fault{Stage: f.Stage.String(), Target: f.Target, Expected: f.Want, Got: f.Got, Errno: errnoName(f.Errno), Timeout: f.Timeout}
 }
 
 func errnoName(e syscall.Errno) string {

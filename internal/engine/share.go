@@ -39,13 +39,21 @@ type run struct {
 // lastOutcome is what people want to know of a run, and what the next one is held to.
 type lastOutcome struct {
 	reason string
-	took   time.Duration
 	// at is when it ended, in Unix nanoseconds; 0 for no run yet.
 	at int64
+	// took is in microseconds (micros): there are tens of thousands of these.
+	took uint32
 	// result is a checker.Result; told the last one that said something of the server,
 	// Unable for none. There is one for each run: a byte will do.
 	result, told uint8
 }
+
+// micros is a duration of at most an hour in microseconds.
+func micros(d time.Duration) uint32 {
+	return uint32(min(max(d, 0), time.Hour) / time.Microsecond)
+}
+
+func (l *lastOutcome) elapsed() time.Duration { return time.Duration(l.took) * time.Microsecond }
 
 const unable = uint8(checker.Unable)
 
@@ -55,7 +63,7 @@ func (r *run) judge(o checker.Outcome) time.Duration {
 	r.engine.tally.count(r.kind, o.Result)
 	r.mu.Lock()
 	was, members := r.last, r.members
-	r.last = lastOutcome{reason: o.Reason, took: o.Took, at: now.UnixNano(), result: uint8(o.Result), told: uint8(o.Result)}
+	r.last = lastOutcome{reason: o.Reason, took: micros(o.Took), at: now.UnixNano(), result: uint8(o.Result), told: uint8(o.Result)}
 	if o.Result == checker.Unable {
 		r.last.told = was.told
 	}

@@ -197,7 +197,7 @@ func (t *task) status() Checker {
 		c.Shared = len(r.members)
 	}
 	if l := &r.last; l.at != 0 {
-		c.Last, c.LastReason, c.LastAt, c.Took = checker.Result(l.result).String(), l.reason, time.Unix(0, l.at), l.took
+		c.Last, c.LastReason, c.LastAt, c.Took = checker.Result(l.result).String(), l.reason, time.Unix(0, l.at), l.elapsed()
 	}
 	return c
 }
