@@ -78,7 +78,7 @@ func TestVerdictByRCodeAlone(t *testing.T) {
 			for _, flags1 := range []byte{0x80, 0x82, 0xf9} {
 				c := server(t, addr, func(q []byte) [][]byte { return [][]byte{header(q, flags1, 0x80|byte(rcode))} })
 				o := run(t, c)
-				want, reason := checker.Failed, fmt.Sprintf("query SOA Example.com.: answer from %s: rcode %d (%s) after ", c.Conn.Target, rcode, name)
+				want, reason := checker.Failed, fmt.Sprintf("query SOA Example.com.: answer from %s: rcode %d (%s), expected 0 (NOERROR), after ", c.Conn.Target, rcode, name)
 				if rcode == 0 {
 					want, reason = checker.OK, "rcode 0 (NOERROR)"
 				}

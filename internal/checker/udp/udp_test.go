@@ -162,12 +162,12 @@ func TestAnyDatagramIsSuccessWithoutHex(t *testing.T) {
 		for _, text := range []string{"", "x", strings.Repeat("long", 1000), strings.Repeat("x", 65000)} {
 			c := answer(t, addr, text)
 			reason := fmt.Sprintf("reply of %d octets", len(text))
-			want, wrong := failed, fmt.Sprintf("reply from %s: %d octets, want 0 to 255 after ", c.Conn.Target, len(text))
+			want, wrong := failed, fmt.Sprintf("reply from %s: %d octets, expected 0 to 255, after ", c.Conn.Target, len(text))
 			switch text {
 			case "":
 				want, wrong = ok, reason
 			case "x":
-				wrong = ": octet 0 is 78, want 70 after "
+				wrong = ": octet 0 is 78, expected 70, after "
 			}
 			expect(t, c, [3]checker.Result{ok, ok, want}, [3]string{reason, reason, wrong})
 		}
@@ -185,13 +185,13 @@ func TestReplyHex(t *testing.T) {
 		{"pong and more", "\xff\xff\xff\xff", 0, 255, ok, "reply of 13 octets"},
 		{"po", "\xff\xff\xff\xff", 0, 255, ok, "reply of 2 octets"},
 		{"", "\xff\xff\xff\xff", 0, 255, ok, "reply of 0 octets"},
-		{"", "\xff\xff\xff\xff", 1, 255, failed, ": 0 octets, want 1 to 255 after "},
-		{"pong!", "\xff\xff\xff\xff", 0, 4, failed, ": 5 octets, want 0 to 4 after "},
+		{"", "\xff\xff\xff\xff", 1, 255, failed, ": 0 octets, expected 1 to 255, after "},
+		{"pong!", "\xff\xff\xff\xff", 0, 4, failed, ": 5 octets, expected 0 to 4, after "},
 		{"pong", "\xff\xff\xff\xff", 4, 4, ok, "reply of 4 octets"},
-		{"pon", "\xff\xff\xff\xff", 4, 4, failed, ": 3 octets, want 4 to 4 after "},
-		{"pang", "\xff\xff\xff\xff", 0, 255, failed, ": octet 1 is 61, want 6f after "},
+		{"pon", "\xff\xff\xff\xff", 4, 4, failed, ": 3 octets, expected 4 to 4, after "},
+		{"pang", "\xff\xff\xff\xff", 0, 255, failed, ": octet 1 is 61, expected 6f, after "},
 		{"pang", "\xff\xf0\xff\xff", 0, 255, ok, "reply of 4 octets"},
-		{"pang", "\xff\x0f\xff\xff", 0, 255, failed, ": octet 1 is 61, want Xf after "},
+		{"pang", "\xff\x0f\xff\xff", 0, 255, failed, ": octet 1 is 61, expected Xf, after "},
 		{"gnop", "\x00\x00\x00\x00", 0, 255, ok, "reply of 4 octets"},
 	} {
 		c := answer(t, "127.0.0.1:0", tt.text)
@@ -308,7 +308,7 @@ func TestX01FloodOfGiants(t *testing.T) {
 		}
 	})
 	c.UDP = &ways[2]
-	if o := New(c).Run(t.Context()); o.Result != checker.Failed || !strings.Contains(o.Reason, ": 65507 octets, want 0 to 255 after ") {
+	if o := New(c).Run(t.Context()); o.Result != checker.Failed || !strings.Contains(o.Reason, ": 65507 octets, expected 0 to 255, after ") {
 		t.Errorf("%+v", o)
 	}
 }
