@@ -34,9 +34,9 @@ func (x *Explanation) why(rs *RealServer) (first, then string) {
 	}
 	switch rs.State {
 	case StateDown:
-		return "It is out" + since + " since " + x.failure(rs.Reason) + x.stays(), x.back()
+		return "It is out" + since + " since " + x.failure(rs.Reason) + x.stays(), x.back("it comes back")
 	case StateUnverified:
-		return "It is out" + since + " since it has not passed its first check: " + x.waiting(), x.back()
+		return "It is out" + since + " since it has not passed its first check: " + x.waiting(), x.back("it comes back")
 	case StateMaintenance:
 		return x.maintenance(rs, since)
 	case StateWithdrawn:
@@ -46,12 +46,15 @@ func (x *Explanation) why(rs *RealServer) (first, then string) {
 	case StateHeld:
 		return "It is in service and no longer configured (departure_hold)", x.held()
 	case StateKept:
-		return "It is in service though " + x.failure(rs.Reason) + ": min_alive keeps it, since fewer than " + fmt.Sprint(x.Pool.MinAlive) + " others are good", x.back()
+		return "It is in service though " + x.failure(rs.Reason) + ": min_alive keeps it, since fewer than " + fmt.Sprint(x.Pool.MinAlive) + " others are good", x.back("it needs no keeping")
 	case StateDamped:
 		return "It is out" + since + " though " + strings.TrimSuffix(rs.Reason, "."),
 			"it comes back in " + span(rs.HeldUntil.Sub(x.At)) + " if its checks go on passing"
 	}
 	first = fmt.Sprintf("It is in service%s with weight %d: %s", since, rs.WeightWanted, rs.Reason)
+	if rs.WeightWanted <= 0 {
+		first = fmt.Sprintf("It is up%s (%s), but not wanted in the kernel's table now", since, rs.Reason)
+	}
 	switch {
 	case x.Pool.Suspended:
 		then = "checks are suspended since the address of the virtual server is not on this host (ha_suspend)"
@@ -69,7 +72,7 @@ func (x *Explanation) failure(reason string) string {
 	var down []string
 	for i := range x.Checks {
 		if c := &x.Checks[i]; c.Verdict == "down" {
-			down = append(down, c.name()+" fails: "+cmp.Or(c.lastFailure(), reason))
+			down = append(down, c.name()+" fails: "+cmp.Or(c.lastFailure(), x.value(c), strings.TrimPrefix(reason, c.Kind+": ")))
 		}
 	}
 	switch len(down) {
@@ -79,6 +82,16 @@ func (x *Explanation) failure(reason string) string {
 		return down[0]
 	}
 	return fmt.Sprintf("%d checks fail; %s", len(down), strings.Join(down, "; "))
+}
+
+// value is what the file of a FILE_CHECK says, "" for another check.
+func (x *Explanation) value(c *Check) string {
+	for _, f := range x.RealServer.TrackFiles {
+		if c.Kind == "FILE_CHECK" && c.Target == "track_file "+f.Name {
+			return fmt.Sprintf("%s is %d", cmp.Or(f.Path, f.Name), f.Value)
+		}
+	}
+	return ""
 }
 
 // waiting names what has not passed yet.
@@ -112,10 +125,11 @@ func (x *Explanation) failing() string {
 	return ""
 }
 
-// back says what brings it back: the slowest of its checks.
-func (x *Explanation) back() string {
+// back says what brings it back, which is the slowest of its checks; comes is what it
+// does then.
+func (x *Explanation) back(comes string) string {
 	if x.Pool.Suspended {
-		return "its checks are suspended since the address of the virtual server is not on this host (ha_suspend): it comes back after that is there and they pass"
+		return "its checks are suspended since the address of the virtual server is not on this host (ha_suspend): " + comes + " after that is there and they pass"
 	}
 	var slow *Check
 	more := 0
@@ -133,9 +147,9 @@ func (x *Explanation) back() string {
 	case slow == nil:
 		return ""
 	case slow.Kind == "FILE_CHECK":
-		return "it comes back when " + slow.Target + " says so"
+		return comes + " when " + slow.Target + " says so"
 	}
-	said := "it comes back after "
+	said := comes + " after "
 	if slow.Missing <= 1 {
 		said += "the next good check"
 	} else {

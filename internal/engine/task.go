@@ -28,8 +28,8 @@ type task struct {
 	// What follows is stepped on the scheduler's side, with mu held.
 
 	machine framework.Machine
-	// since is when its verdict changed last, in seconds since the engine was made;
-	// 0 for never. It fills a gap: there are tens of thousands.
+	// since is when its verdict changed last, in seconds since the engine was made and
+	// one more; 0 for never. It fills a gap: there are tens of thousands.
 	since   uint32
 	dynamic *framework.Dynamic // nil for no weight, as most have none
 	// due is when its own next run would be, since the engine was made.
@@ -114,7 +114,7 @@ func (t *task) judge(e *Engine, o *checker.Outcome, was *lastOutcome, now time.T
 	}
 	verdict := t.machine.Verdict()
 	if changed {
-		t.since = uint32(max(since/time.Second, 1))
+		t.since = uint32(since/time.Second) + 1
 	}
 	if ok == (verdict == framework.Up) {
 		t.confirmed = now.UnixNano()

@@ -220,7 +220,7 @@ func (t *task) inDepth(started time.Time) Check {
 	c.Missing = t.machine.Missing(t.rules.Rules)
 	c.Every, c.Retry, c.Timeout = k.DelayLoop, k.DelayBeforeRetry, timeout(k)
 	if t.since != 0 {
-		c.Since = started.Add(time.Duration(t.since) * time.Second)
+		c.Since = started.Add(time.Duration(t.since-1) * time.Second)
 	}
 	r := t.run
 	t.mu.Unlock()

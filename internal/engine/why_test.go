@@ -147,7 +147,7 @@ func TestExplainPool(t *testing.T) {
 			for n := 1; n <= 2; n++ {
 				if x := r.why(n); x.RealServer.State == StateKept {
 					kept++
-					r.says(x, true, "in service though TCP_CHECK", "min_alive keeps it", "after the next good check")
+					r.says(x, true, "in service though TCP_CHECK", "min_alive keeps it", "It needs no keeping after the next good check")
 				}
 			}
 			if kept != 1 {

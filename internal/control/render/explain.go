@@ -77,6 +77,8 @@ func (p *printer) check(c *engine.Check) {
 		s += " since " + p.clock(c.Since)
 	}
 	switch {
+	case c.Failures == 1 && c.Verdict == "down":
+		s += ", the last run failed"
 	case c.Failures > 0 && c.Verdict == "down":
 		s += fmt.Sprintf(", %s in a row failed", times(c.Failures))
 	case c.Failures > 0:
@@ -194,7 +196,24 @@ func (p *printer) parts(x *engine.Explanation) {
 	if wanted < 0 {
 		s = "= not wanted in the kernel"
 	}
+	if len(x.Services) > 0 && x.KernelError == "" {
+		s += ", " + inKernel(x.Services)
+	}
 	p.line("  %s", s)
+}
+
+// inKernel is the weight that the kernel has, which may be another in each service.
+func inKernel(services []engine.Service) string {
+	first := services[0].Destinations[0].Kernel
+	for _, s := range services {
+		if s.Destinations[0].Kernel != first {
+			return "several in the kernel"
+		}
+	}
+	if first < 0 {
+		return "not there"
+	}
+	return fmt.Sprintf("%d in the kernel", first)
 }
 
 // places writes where the kernel has it.
