@@ -180,6 +180,9 @@ type TLS struct {
 	ExpiryWarn time.Duration
 }
 
+// ReadsFile tells whether a check reads a file of its own when it is made.
+func (s *TLS) ReadsFile() bool { return s != nil && s.Verify && s.CA != "" }
+
 // URL is one url block.
 type URL struct {
 	Pos         diag.Pos

@@ -104,7 +104,7 @@ func (p *probes) ca(file string) (*x509.CertPool, error) {
 
 // caFindings reads the tls_ca of a check that verifies, once for each file and place.
 func (p *probes) caFindings(rs *config.RealServer, c *config.Checker) diag.List {
-	if c.HTTP == nil || c.HTTP.TLS == nil || !c.HTTP.TLS.Verify || c.HTTP.TLS.CA == "" {
+	if c.HTTP == nil || !c.HTTP.TLS.ReadsFile() {
 		return nil
 	}
 	_, err := p.ca(c.HTTP.TLS.CA)

@@ -207,3 +207,32 @@ func TestTranscripts(t *testing.T) {
 		})
 	}
 }
+
+// TestX06CAFindings: a tls_ca that cannot be read is found where it stands, and
+// nothing is run from the file; the one of a check that verifies nothing is not read.
+func TestX06CAFindings(t *testing.T) {
+	for name, tt := range map[string]struct {
+		lines string
+		want  string // "" for none
+	}{
+		"missing":   {"#sluice tls_verify on\n#sluice tls_ca /no/such/ca.pem", ":8:9: fatal: the certificate of real_server 10.0.0.1:443 cannot be verified: read tls_ca: open /no/such/ca.pem: no such file or directory"},
+		"not a CA":  {"#sluice tls_verify on\n#sluice tls_ca /dev/null", "read tls_ca /dev/null: no certificate in it"},
+		"system's":  {"#sluice tls_verify on", ""},
+		"no verify": {"#sluice tls_ca /no/such/ca.pem", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := configFile(t, "tls.conf", "virtual_server 192.0.2.10 443 {\nprotocol TCP\nlvs_sched rr\nlvs_method NAT\nreal_server 10.0.0.1 443 {\nSSL_GET {\n"+tt.lines+"\nurl {\npath /\n}\n}\n}\n}\n")
+			var out strings.Builder
+			status := Check(&out, file, CheckOptions{})
+			if tt.want == "" {
+				if strings.Contains(out.String(), "cannot be verified") {
+					t.Errorf("status %d:\n%s", status, &out)
+				}
+				return
+			}
+			if status != 4 || !strings.Contains(out.String(), tt.want) {
+				t.Errorf("status %d:\n%s\nwant 4: %q", status, &out, tt.want)
+			}
+		})
+	}
+}
