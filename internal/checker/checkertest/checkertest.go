@@ -146,7 +146,7 @@ func Unfounded(o checker.Outcome) string {
 		return fmt.Sprintf("the reason lacks the errno of the fault %+v", f)
 	case f.Errno == 0 && regexp.MustCompile(`\(E[A-Z]+\)`).MatchString(o.Reason):
 		return fmt.Sprintf("the fault %+v lacks the errno", f)
-	case f.Timeout != strings.Contains(o.Reason, "no answer in time"):
+	case f.Timeout != (strings.Contains(o.Reason, "no answer in time") || strings.Contains(o.Reason, "timed out at")):
 		return fmt.Sprintf("reason and fault %+v do not agree on the timeout", f)
 	case f.Errno == 0 && !f.Timeout && f.Got == "":
 		return fmt.Sprintf("the fault %+v says nothing", f)

@@ -34,9 +34,10 @@ var buffers = sync.Pool{New: func() any { return new([4096]byte) }}
 
 // Converse leads one run of a conversation and blocks until its outcome. Each
 // connection has its own deadline, as with TCP. wrap may be nil. The outcome's Took
-// is that of the whole run.
+// is that of the whole run. A trace is told, besides what is sent and received, the
+// Verdict() string that a conversation may have of each connection.
 func Converse(ctx context.Context, c checker.Conversation, wrap Wrap) checker.Outcome {
-	began := time.Now()
+	began, trace := time.Now(), checker.TraceOf(ctx)
 	for conn := c.Begin(); ; {
 		if step, err := onConnection(ctx, c, conn, wrap); err != nil {
 			if ctx.Err() == context.Canceled {
@@ -46,6 +47,11 @@ func Converse(ctx context.Context, c checker.Conversation, wrap Wrap) checker.Ou
 				return o
 			}
 			c.Ended(step, err)
+		}
+		if v, ok := c.(interface{ Verdict() string }); ok && trace != nil {
+			if text := v.Verdict(); text != "" {
+				trace.Tell(checker.StageReply, "%s", text)
+			}
 		}
 		var o checker.Outcome
 		if conn, o = c.Next(); conn == nil {

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-lb/sluice/internal/checker"
+	"github.com/sluice-lb/sluice/internal/checker/checkertest"
 	"github.com/sluice-lb/sluice/internal/config"
 )
 
@@ -62,7 +63,11 @@ func run(t testing.TB, c *config.Checker) checker.Outcome {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return p.Run(t.Context())
+	o := p.Run(t.Context())
+	if why := checkertest.Unfounded(o); why != "" {
+		t.Errorf("%+v: %s", o, why)
+	}
+	return o
 }
 
 // header is an answer's header with the query's identifier.

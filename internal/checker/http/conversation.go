@@ -150,6 +150,14 @@ func (x *exchange) giveBack() {
 	exchanges.Put(x)
 }
 
+// Verdict says for a transcript that a url is well; how one is not the outcome says.
+func (c *conversation) Verdict() string {
+	if o := c.now.outcome; o.Result == checker.OK {
+		return c.name() + ": " + o.Reason
+	}
+	return ""
+}
+
 // name is "url 2 /health", or "url /health" where there is but one.
 func (c *conversation) name() string {
 	if len(c.check.HTTP.URLs) > 1 {
@@ -183,14 +191,12 @@ func (c *conversation) wrong(err error) {
 }
 
 // wrongBody is an answer whose content is not the right one.
-func (c *conversation) wrongBody(got, want, text string) {
-	note := c.now.answer.note()
-	if text != "" {
-		text += note
-	} else {
-		text = got + ", expected " + want + note
+func (c *conversation) wrongBody(got, want string) {
+	bad := &checker.Mismatch{Got: got, Want: want}
+	if note := c.now.answer.note(); note != "" {
+		bad.Text = bad.Error() + note
 	}
-	c.fail(checker.StageBody, "body from", &checker.Mismatch{Got: got, Want: want, Text: text})
+	c.fail(checker.StageBody, "body from", bad)
 }
 
 // judge compares a complete answer with digest and regex.
@@ -198,7 +204,7 @@ func (c *conversation) judge() {
 	u, r := c.url(), &c.now.answer
 	if u.HasDigest {
 		if got := r.bodySum(); got != u.Digest {
-			c.wrongBody(fmt.Sprintf("digest %x", got), fmt.Sprintf("%x", u.Digest), "")
+			c.wrongBody(fmt.Sprintf("digest %x", got), fmt.Sprintf("%x", u.Digest))
 			return
 		}
 	}
@@ -206,13 +212,13 @@ func (c *conversation) judge() {
 		matched, err := c.heavy.layers[c.now.at].pattern.Match(r.raw)
 		switch {
 		case err != nil:
-			c.wrongBody(fmt.Sprintf("regex gives up: %v", err), "", fmt.Sprintf("regex gives up: %v", err))
+			c.wrongBody(fmt.Sprintf("regex gives up: %v", err), "")
 			return
 		case matched && u.Regex.NoMatch:
-			c.wrongBody("a match", fmt.Sprintf("no match of regex %q", u.Regex.Pattern), fmt.Sprintf("regex %q matches, expected no match", u.Regex.Pattern))
+			c.wrongBody(fmt.Sprintf("regex %q matches", u.Regex.Pattern), "no match")
 			return
 		case !matched && !u.Regex.NoMatch:
-			c.wrongBody("no match", fmt.Sprintf("a match of regex %q", u.Regex.Pattern), fmt.Sprintf("regex %q does not match", u.Regex.Pattern))
+			c.wrongBody(fmt.Sprintf("regex %q does not match", u.Regex.Pattern), "a match")
 			return
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sluice-lb/sluice/internal/checker"
+	"github.com/sluice-lb/sluice/internal/checker/checkertest"
 	"github.com/sluice-lb/sluice/internal/config"
 	"github.com/sluice-lb/sluice/internal/framework"
 	"github.com/sluice-lb/sluice/internal/script"
@@ -67,8 +68,8 @@ func bare(o checker.Outcome) checker.Outcome {
 // faulty holds an outcome to its fault.
 func faulty(t *testing.T, o checker.Outcome, path string) {
 	t.Helper()
-	if (o.Fault == nil) != (o.Result == checker.OK) {
-		t.Errorf("%+v: fault %+v", o, o.Fault)
+	if why := checkertest.Unfounded(o); why != "" {
+		t.Errorf("%+v: %s", o, why)
 	}
 	if f := o.Fault; f != nil && (f.Stage != checker.StageScript || f.Target != path || f.Want == "" || !strings.HasPrefix(f.Got, "exit status ")) {
 		t.Errorf("%+v: fault %+v", o, f)
@@ -141,7 +142,11 @@ func TestOutcome(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := &config.Misc{Timeout: 3 * time.Second, Dynamic: strings.HasPrefix(name, "dynamic")}
-			if o := bare(outcome(m, tt.r, time.Second)); o.Result != tt.want || o.Reason != tt.why || o.Weighted || o.Weight != 0 {
+			o := outcome(m, tt.r, time.Second)
+			if (o.Fault == nil) != (o.Result == checker.OK) {
+				t.Errorf("%+v: fault %+v", o, o.Fault)
+			}
+			if o := bare(o); o.Result != tt.want || o.Reason != tt.why || o.Weighted || o.Weight != 0 {
 				t.Errorf("%+v, want %v %q", o, tt.want, tt.why)
 			}
 		})
