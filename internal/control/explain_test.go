@@ -132,3 +132,18 @@ func TestBrokenTranscripts(t *testing.T) {
 		})
 	}
 }
+
+// TestWhoMayExplainAndTest: to look is for who may read, to have servers asked and
+// scripts run is not.
+func TestWhoMayExplainAndTest(t *testing.T) {
+	var s Server
+	s.OfferExplain(nil)
+	s.OfferTest(nil)
+	got := map[string]Right{}
+	for _, r := range s.routes {
+		got[r.Pattern] = r.Right
+	}
+	if len(got) != 2 || got["GET /v1/explain"] != Read || got["POST /v1/test"] != Write {
+		t.Errorf("%v", got)
+	}
+}

@@ -89,6 +89,29 @@ func TestLabelAloneChangesNothing(t *testing.T) {
 	})
 }
 
+// TestLabelsOfTwoConfigurations: the new one's count, those of what is gone stay, and a
+// label that was taken away is none.
+func TestLabelsOfTwoConfigurations(t *testing.T) {
+	was, is := labelledConf("web", "blue"), labelledConf("shop", "")
+	was.VirtualServers[0].RealServers[1].Label = "green"
+	is.VirtualServers[0].RealServers = is.VirtualServers[0].RealServers[:1]
+	got := labelsOf(was.VirtualServers, is.VirtualServers)
+	for at, want := range map[labelled]string{
+		{vs: "[192.0.2.1]:tcp:80"}:                          "shop",
+		{"[192.0.2.1]:tcp:80", "[10.0.0.1]:tcp:80"}:         "",
+		{"[192.0.2.1]:tcp:80", "10.0.0.2:80"}:               "green",
+		{vsName(is.VirtualServers[0]), "[10.0.0.2]:tcp:80"}: "green",
+		{is.VirtualServers[0].Key.String(), "10.0.0.2:80"}:  "green",
+	} {
+		if got[at] != want {
+			t.Errorf("%+v is %q, want %q", at, got[at], want)
+		}
+	}
+	if l := labelsOf(conf(1).VirtualServers, conf(2).VirtualServers); l != nil {
+		t.Errorf("labels of nothing: %v", l)
+	}
+}
+
 // TestScriptArgumentsAreNotShown: they may be passwords.
 func TestScriptArgumentsAreNotShown(t *testing.T) {
 	c := &config.Checker{Kind: config.MiscCheck, Misc: &config.Misc{Script: &config.Script{Argv: []string{"/bin/check", "--password", "s3cret"}}}}

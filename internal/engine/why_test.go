@@ -30,6 +30,9 @@ func (r *rig) why(n int) *Explanation {
 	sum := int64(0)
 	for _, p := range x.Weight {
 		sum += p.Adds
+		if p.Text == "not wanted in the table now" {
+			r.Errorf("a part of the weight has no explanation: %+v", x.Weight)
+		}
 	}
 	if sum != max(x.RealServer.WeightWanted, 0) {
 		r.Errorf("parts add up to %d, wanted is %d: %+v", sum, x.RealServer.WeightWanted, x.Weight)
@@ -228,7 +231,7 @@ func TestExplainOrders(t *testing.T) {
 		if len(x.Orders) != 2 || x.Services[0].Destinations[0].Active != 7 {
 			t.Errorf("%+v %+v", x.Orders, x.Services)
 		}
-		if got := weights(x); !strings.Contains(got, "drained by alice: new kernel, until") || !strings.HasSuffix(got, "(-3)") {
+		if got := weights(x); strings.Count(got, "; ") != 2 || !strings.Contains(got, "; drained by alice: new kernel, until") || !strings.HasSuffix(got, "(-3)") {
 			t.Error(got)
 		}
 		r.e.FileValue("web1", -5)
