@@ -14,7 +14,7 @@ func SameVirtualServer(a, b *VirtualServer) bool {
 	if a == nil || b == nil || a == b {
 		return a == b
 	}
-	return a.Key == b.Key && slices.Equal(a.Entries, b.Entries) &&
+	return a.Key == b.Key && a.Label == b.Label && slices.Equal(a.Entries, b.Entries) &&
 		a.Protocol == b.Protocol && a.Scheduler == b.Scheduler && a.Flags == b.Flags &&
 		a.Persistence == b.Persistence && a.Granularity == b.Granularity && a.Engine == b.Engine &&
 		a.Quorum == b.Quorum && a.Hysteresis == b.Hysteresis &&
@@ -39,7 +39,7 @@ func SameRealServer(a, b *RealServer) bool {
 	if a == nil || b == nil || a == b {
 		return a == b
 	}
-	return a.Key == b.Key && a.Weight == b.Weight && a.Forward == b.Forward &&
+	return a.Key == b.Key && a.Label == b.Label && a.Weight == b.Weight && a.Forward == b.Forward &&
 		a.UpperThreshold == b.UpperThreshold && a.LowerThreshold == b.LowerThreshold &&
 		a.Inhibit == b.Inhibit && a.HandedOn() == b.HandedOn() && a.SMTPAlert == b.SMTPAlert &&
 		SameScript(a.NotifyUp, b.NotifyUp) && SameScript(a.NotifyDown, b.NotifyDown) &&

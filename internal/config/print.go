@@ -247,6 +247,7 @@ func (p *printer) virtual(g *Global, vs *VirtualServer) {
 	p.line("smtp_alert", yesNo(vs.SMTPAlert))
 	p.text("virtualhost", vs.VirtualHost)
 	p.text("snmp_name", vs.SNMPName)
+	p.label(vs.Label)
 	p.departure(vs, g)
 	if vs.DrainTimeout != g.DrainTimeout {
 		p.ext("drain_timeout", timer(vs.DrainTimeout))
@@ -297,6 +298,7 @@ func (p *printer) real(vs *VirtualServer, rs *RealServer) {
 	p.text("snmp_name", handed.SNMPName)
 	p.script("notify_up", rs.NotifyUp)
 	p.script("notify_down", rs.NotifyDown)
+	p.label(rs.Label)
 	for _, u := range rs.TrackFiles {
 		p.ext("track_file", word(u.Name), "weight", number(u.Weight), reverse(u.Reverse))
 	}
@@ -336,6 +338,7 @@ func (p *printer) http(vs *VirtualServer, rs *RealServer, c *Checker) {
 	p.line("fast_recovery", yesNo(h.FastRecovery))
 	if c.Kind == SSLGet {
 		p.line("tls_compliant", yesNo(h.TLSCompliant))
+		p.tls(h.TLS)
 	}
 	for i := range h.URLs {
 		p.url(c.Kind, &h.URLs[i])

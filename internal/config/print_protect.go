@@ -1,5 +1,12 @@
 package config
 
+// label prints a name for people.
+func (p *printer) label(l string) {
+	if l != "" {
+		p.ext("label", word(l))
+	}
+}
+
 // protection prints what keeps failures from taking too much with them.
 func (p *printer) protection(vs *VirtualServer) {
 	if vs.MinAlive != (Floor{}) {

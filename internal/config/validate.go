@@ -88,6 +88,7 @@ func (v *validator) virtual(vs *VirtualServer, files map[string]bool) {
 	v.need(vs.Quorum >= 1, "quorum 0")
 	v.need(vs.Hysteresis < max(vs.Quorum, 1), "hysteresis %d with quorum %d", vs.Hysteresis, vs.Quorum)
 	v.need(len(vs.RealServers) > 0, "no real server")
+	v.need(vs.Label == "" || BadLabel(vs.Label) == "", "label %q", vs.Label)
 	v.need(vs.DrainTimeout >= 0, "drain_timeout %v is negative", vs.DrainTimeout)
 	v.need(vs.UDPDrainTimeout >= 0, "udp_drain_timeout %v is negative", vs.UDPDrainTimeout)
 	v.need(vs.MinAlive.Percent <= 100 && (vs.MinAlive.Percent == 0 || vs.MinAlive.Servers == 0), "min_alive %+v", vs.MinAlive)
@@ -108,6 +109,9 @@ func (v *validator) virtual(vs *VirtualServer, files map[string]bool) {
 		}
 		seen[rs.Key] = struct{}{}
 		v.server(vs, "real server", rs.Key, rs.Forward, alien)
+		if rs.Label != "" && BadLabel(rs.Label) != "" {
+			v.fail("real server %s: label %q", rs.Key, rs.Label)
+		}
 		if rs.SlowStart < 0 {
 			v.fail("real server %s: slow_start %v is negative", rs.Key, rs.SlowStart)
 		}

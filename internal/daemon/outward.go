@@ -116,7 +116,7 @@ func (o *outward) tell(n engine.Notice) {
 	switch {
 	case o.observe:
 		if n.Script != nil {
-			o.log.Info("Observing, the script is not run", "event", ev.script.String(), "vs", n.VS, "rs", n.RS, "script", n.Script.Argv)
+			o.log.Info("Observing, the script is not run", "event", ev.script.String(), "vs", n.VS, "rs", n.RS, "script", n.Script.Argv[0])
 		}
 		return
 	case isEvent && n.RS != "":

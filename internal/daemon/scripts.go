@@ -181,7 +181,7 @@ func (d *daemon) runScript(ctx context.Context, what string, s *config.Script, t
 	if s == nil || len(s.Argv) == 0 || d.opts.Observe {
 		return
 	}
-	log := d.log.With("script", strings.Join(s.Argv, " "), "what", what)
+	log := d.log.With("script", s.Argv[0], "what", what)
 	log.Info("Running script")
 	run := script.Run
 	if script.IsFileTest(s) {

@@ -54,6 +54,21 @@
 // What is in no virtual server's own configuration is compared by itself: track files
 // (a new path may bring a new value), the client side of SSL_GET, share_checks.
 //
+// # What is told of one server
+//
+// A run remembers what it found once something failed, and forgets it after a day of
+// good results: peace costs a pointer. Explain puts that into words with all else that
+// bears on one real server, from what is published, and asks nothing of the loop. Its
+// weight is told in parts that add up to what is wanted; the last part says what no
+// other explains, so that a wrong account shows.
+//
+// A trial (Test) runs a server's checks once beside the schedule. It has no part in
+// any verdict: its probes are its own and are run on the caller's goroutine. How many
+// there may be at a time is bounded, since each asks a server more than was configured.
+//
+// A label is put to the log's lines in one place, by the names in them: no line, and no
+// event made of one, can forget it.
+//
 // # Operators' orders
 //
 // What an operator asks of a real server by command (drain, weight) is kept by the

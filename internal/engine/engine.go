@@ -159,7 +159,10 @@ type Engine struct {
 	// checker_log_all_failures, for the scheduler's side.
 	running atomic.Pointer[config.Config]
 	logAll  atomic.Bool
-	reader  lazyReader
+	// labels are for the log.
+	labels atomic.Pointer[labels]
+	reader lazyReader
+	trials trials
 }
 
 // server is one virtual server: the framework's state with what only people need.
@@ -205,11 +208,12 @@ func New(opts Options) *Engine {
 		opts.KernelTimeout = 30 * time.Second
 	}
 	e := &Engine{
-		opts: opts, log: opts.Log, inbox: newInbox(),
+		opts: opts, inbox: newInbox(),
 		syncing: map[ipvs.SyncState]bool{}, orders: map[orderKey]Order{}, holds: map[config.VSKey]*hold{},
 		runs: map[uint64]*run{}, hasty: map[checker.ID]bool{}, rules: map[rules]*rules{}, uses: map[string][]fileUse{}, byKey: map[config.VSKey]*server{}, touched: map[*server]bool{},
 		started: time.Now(), stopping: newStopping(),
 	}
+	e.log = slog.New(labelHandler{opts.Log.Handler(), &e.labels})
 	e.published.Store(&published{})
 	return e
 }
@@ -272,7 +276,7 @@ func (e *Engine) Start(ctx context.Context, cfg *config.Config) error {
 	e.applier = apply.New(nil, translate(cfg.VirtualServers), e.log)
 	e.applier.ReportOnly(cfg.Global.Drift == config.DriftReport)
 	e.remember(e.opts.Saved)
-	e.configure(cfg)
+	e.configure(cfg, labelsOf(nil, cfg.VirtualServers))
 	e.generation = e.memory.generation + 1
 	e.reload = Reload{At: time.Now(), OK: true}
 	e.applied = e.reload.At

@@ -50,34 +50,58 @@ func (e *Engine) operands(c Command) ([]operand, error) {
 	if c.Server != "" {
 		return onServer(all, c.Server)
 	}
-	vss := slices.Clone(all)
-	vss = slices.CompactFunc(vss, func(a, b operand) bool { return a.vsKey == b.vsKey })
-	names := func(t operand) []string { return vsNames(t.vsKey, t.vs) }
-	at, err := one("virtual server", c.VS, vss, names)
+	t, err := pick(all, c.VS, c.RS)
 	if err != nil {
 		return nil, err
 	}
-	var in []operand
+	return []operand{t}, nil
+}
+
+// pick finds the real server that two texts name.
+func pick(all []operand, vs, rs string) (operand, error) {
+	at, in, err := pool(all, vs)
+	if err != nil {
+		return at, err
+	}
+	return member(at, in, rs)
+}
+
+// pool finds the virtual server that a text names, by one of its real servers, and all
+// of those.
+func pool(all []operand, vs string) (at operand, in []operand, err error) {
+	vss := slices.Clone(all)
+	vss = slices.CompactFunc(vss, func(a, b operand) bool { return a.vsKey == b.vsKey })
+	names := func(t operand) []string { return vsNames(t.vsKey, t.vs) }
+	if at, err = one("virtual server", vs, vss, names); err != nil {
+		return at, nil, err
+	}
 	for _, t := range all {
 		if t.vsKey == at.vsKey {
 			in = append(in, t)
 		}
 	}
+	return at, in, nil
+}
+
+// member finds the one of a virtual server's real servers that a text names.
+func member(at operand, in []operand, rs string) (operand, error) {
 	proto := at.vsKey.Protocol
 	if at.vs != nil {
 		proto = at.vs.Config.Protocol
 	}
-	if at := atAddress(in, c.RS); len(at) > 0 {
-		in = at
+	if found := atAddress(in, rs); len(found) > 0 {
+		in = found
 	}
-	t, err := one("real server of "+at.vsKey.String(), c.RS, in, func(t operand) []string {
+	return one("real server of "+at.vsKey.String(), rs, in, func(t operand) []string {
 		k := t.rsKey
-		return []string{k.String(), fmt.Sprintf("[%s]:%s:%d", k.Addr(), strings.ToLower(proto.String()), k.Port()), k.Addr().String()}
+		names := []string{k.String(), fmt.Sprintf("[%s]:%s:%d", k.Addr(), strings.ToLower(proto.String()), k.Port()), k.Addr().String()}
+		if t.vs != nil {
+			if l := t.vs.Servers[t.server].Config.Label; l != "" {
+				names = append(names, l)
+			}
+		}
+		return names
 	})
-	if err != nil {
-		return nil, err
-	}
-	return []operand{t}, nil
 }
 
 // atAddress are the servers at an address, if the text is one: of ten thousand not all
@@ -177,6 +201,9 @@ func vsNames(k config.VSKey, vs *server) []string {
 	}
 	if vs == nil {
 		return names
+	}
+	if l := vs.Config.Label; l != "" {
+		names = append(names, l)
 	}
 	for _, en := range vs.Config.Entries {
 		if en.Addr.IsValid() {

@@ -83,14 +83,17 @@ func (o Order) said() string {
 
 // Override is an Order as readers see it, with the connections that its server has.
 type Override struct {
-	VS     string    `json:"virtual_server"`
-	Server string    `json:"real_server"`
-	Kind   Verb      `json:"kind"`
-	Weight int64     `json:"weight"`
-	Who    string    `json:"who"`
-	Reason string    `json:"reason,omitempty"`
-	Since  time.Time `json:"since"`
-	Until  time.Time `json:"until,omitzero"`
+	VS     string `json:"virtual_server"`
+	Server string `json:"real_server"`
+	// VSLabel and Label are what their people call the two, "" for nothing.
+	VSLabel string    `json:"virtual_server_label,omitempty"`
+	Label   string    `json:"label,omitempty"`
+	Kind    Verb      `json:"kind"`
+	Weight  int64     `json:"weight"`
+	Who     string    `json:"who"`
+	Reason  string    `json:"reason,omitempty"`
+	Since   time.Time `json:"since"`
+	Until   time.Time `json:"until,omitzero"`
 	// Absent: the server is not configured now; the order waits for it.
 	Absent bool `json:"not_configured,omitempty"`
 	// Kernel is the highest weight found over the services, -1 for none.
@@ -394,6 +397,7 @@ func (e *Engine) publishOrders(p *published) {
 	for _, o := range p.orders {
 		v := o.override()
 		v.Absent = true
+		v.VSLabel, v.Label = e.labelsFor(o)
 		var at []place
 		if kernel := e.applier.Lookup(o.VS); kernel != nil {
 			for _, s := range kernel.Services {

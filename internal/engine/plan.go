@@ -20,6 +20,7 @@ type plan struct {
 	// files, ssl, share: the track files, the client side of SSL_GET or share_checks
 	// are others.
 	files, ssl, share bool
+	labels            labels
 }
 
 // step is what becomes of one virtual server.
@@ -42,6 +43,8 @@ func planned(from, to *config.Config) *plan {
 		files: !slices.EqualFunc(from.TrackFiles, to.TrackFiles, config.SameTrackFile),
 		ssl:   !config.SameSSL(from.SSL, to.SSL),
 		share: from.Global.ShareChecks != to.Global.ShareChecks,
+
+		labels: labelsOf(from.VirtualServers, to.VirtualServers),
 	}
 	old := make(map[config.VSKey]*config.VirtualServer, len(from.VirtualServers))
 	for _, vc := range from.VirtualServers {

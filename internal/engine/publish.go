@@ -207,7 +207,7 @@ func (e *Engine) touchUnsettled(was, is map[ipvs.ServiceKey]bool) {
 func (e *Engine) piece(vs *server, unsettled map[ipvs.ServiceKey]bool, was *piece, whole bool, now time.Time) *piece {
 	p := &piece{of: vs, kernel: e.applier.Lookup(vs.Config.Key), sorry: -1}
 	p.vs = VirtualServer{
-		Name: vs.name, Group: vs.Config.Key.Group, Protocol: protocolOf(vs.Config), Scheduler: vs.Config.Scheduler,
+		Name: vs.name, Label: vs.Config.Label, Group: vs.Config.Key.Group, Protocol: protocolOf(vs.Config), Scheduler: vs.Config.Scheduler,
 		Quorum: vs.Config.Quorum, Hysteresis: vs.Config.Hysteresis,
 		Alive: vs.Sum(), QuorumUp: vs.QuorumUp(), Since: vs.since,
 		Suspended: vs.suspended, SorryServing: vs.Config.Sorry != nil && !vs.QuorumUp(),

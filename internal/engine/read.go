@@ -143,7 +143,7 @@ func (p *piece) settled(s ipvs.ServiceKey) func(yield func(ipvs.DestinationKey, 
 func (p *piece) server(i int, cfg *config.Config, now time.Time) RealServer {
 	rc, sit := p.of.Servers[i].Config, p.situations.at(i)
 	out := RealServer{
-		Address: rc.Key.String(), State: sit.state.word(), Reason: sit.reason, Since: time.Unix(0, sit.since),
+		Address: rc.Key.String(), Label: rc.Label, State: sit.state.word(), Reason: sit.reason, Since: time.Unix(0, sit.since),
 		Method: rc.Forward.Method.String(), WeightConfigured: rc.Weight,
 		WeightWanted: int64(sit.wanted), Inhibit: rc.Inhibit,
 	}
@@ -295,10 +295,10 @@ func (e *Engine) LogState(log *slog.Logger) {
 	log.Info("State", "generation", s.Generation, "virtual_servers", len(s.VirtualServers), "kernel_ok", s.Kernel.OK,
 		"kernel_error", s.Kernel.Error, "operations", s.Kernel.Operations, "overdue", s.Overdue)
 	for _, vs := range s.VirtualServers {
-		log.Info("Virtual server", "vs", vs.Name, "scheduler", vs.Scheduler, "quorum_up", vs.QuorumUp, "alive_weight", vs.Alive,
+		log.Info("Virtual server", slog.Group("", named("vs", vs.Name, vs.Label)...), "scheduler", vs.Scheduler, "quorum_up", vs.QuorumUp, "alive_weight", vs.Alive,
 			"quorum", vs.Quorum, "hysteresis", vs.Hysteresis, "sorry_serving", vs.SorryServing, "since", vs.Since, "min_alive", vs.MinAlive, "at_floor", vs.AtFloor)
 		for _, rs := range vs.RealServers {
-			args := []any{"vs", vs.Name, "rs", rs.Address, "state", rs.State, "reason", rs.Reason, "since", rs.Since,
+			args := []any{slog.Group("", named("vs", vs.Name, vs.Label)...), slog.Group("", named("rs", rs.Address, rs.Label)...), "state", rs.State, "reason", rs.Reason, "since", rs.Since,
 				"weight_wanted", rs.WeightWanted, "weight_configured", rs.WeightConfigured}
 			for _, c := range rs.Checkers {
 				args = append(args, strings.ToLower(c.Kind), fmt.Sprintf("%s (%d/%d failures): %s", c.Verdict, c.Failures, c.Limit, c.LastReason))

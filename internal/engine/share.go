@@ -30,6 +30,8 @@ type run struct {
 	// the lock.
 	members []*task
 	last    lastOutcome
+	// past is nil as long as nothing has failed.
+	past *past
 	// due is when the next run is, since the engine was made.
 	due time.Duration
 }
@@ -37,13 +39,21 @@ type run struct {
 // lastOutcome is what people want to know of a run, and what the next one is held to.
 type lastOutcome struct {
 	reason string
-	took   time.Duration
 	// at is when it ended, in Unix nanoseconds; 0 for no run yet.
 	at int64
+	// took is in microseconds (micros): there are tens of thousands of these.
+	took uint32
 	// result is a checker.Result; told the last one that said something of the server,
 	// Unable for none. There is one for each run: a byte will do.
 	result, told uint8
 }
+
+// micros is a duration of at most an hour in microseconds.
+func micros(d time.Duration) uint32 {
+	return uint32(min(max(d, 0), time.Hour) / time.Microsecond)
+}
+
+func (l *lastOutcome) elapsed() time.Duration { return time.Duration(l.took) * time.Microsecond }
 
 const unable = uint8(checker.Unable)
 
@@ -53,9 +63,12 @@ func (r *run) judge(o checker.Outcome) time.Duration {
 	r.engine.tally.count(r.kind, o.Result)
 	r.mu.Lock()
 	was, members := r.last, r.members
-	r.last = lastOutcome{reason: o.Reason, took: o.Took, at: now.UnixNano(), result: uint8(o.Result), told: uint8(o.Result)}
+	r.last = lastOutcome{reason: o.Reason, took: micros(o.Took), at: now.UnixNano(), result: uint8(o.Result), told: uint8(o.Result)}
 	if o.Result == checker.Unable {
 		r.last.told = was.told
+	}
+	if r.past != nil || o.Result != checker.OK {
+		r.past = r.past.add(&o, &was, now)
 	}
 	r.mu.Unlock()
 	early := len(members) > 1 && was.told == uint8(o.Result)
@@ -153,7 +166,7 @@ func (e *Engine) enlist(t *task, first time.Duration) bool {
 	e.nextID++
 	r := &run{id: e.nextID, engine: e, kind: c.Kind, members: []*task{t}, due: now + first, last: lastOutcome{told: unable}}
 	if t.run != nil {
-		r.last, r.sum = t.run.outcome()
+		r.last, r.sum, r.past = t.run.outcome()
 	}
 	t.setRun(r)
 	e.register(r, c)
@@ -161,10 +174,10 @@ func (e *Engine) enlist(t *task, first time.Duration) bool {
 	return true
 }
 
-func (r *run) outcome() (last lastOutcome, sum [16]byte) {
+func (r *run) outcome() (last lastOutcome, sum [16]byte, p *past) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.last, r.sum
+	return r.last, r.sum, r.past.clone()
 }
 
 // register makes a run one that others may join.
@@ -222,8 +235,8 @@ func (e *Engine) dismiss(t *task) {
 func (e *Engine) suspend(t *task) {
 	_, _, c := t.config()
 	e.leave(t, c)
-	last, sum := t.run.outcome()
-	t.setRun(&run{engine: e, last: last, sum: sum})
+	last, sum, p := t.run.outcome()
+	t.setRun(&run{engine: e, kind: c.Kind, last: last, sum: sum, past: p})
 }
 
 // reschedule takes up that a checker whose question stays runs at other intervals. A

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"strings"
 	"sync"
 	"time"
 
@@ -29,6 +28,9 @@ type task struct {
 	// What follows is stepped on the scheduler's side, with mu held.
 
 	machine framework.Machine
+	// since is when its verdict changed last, in seconds since the engine was made and
+	// one more; 0 for never. It fills a gap: there are tens of thousands.
+	since   uint32
 	dynamic *framework.Dynamic // nil for no weight, as most have none
 	// due is when its own next run would be, since the engine was made.
 	due time.Duration
@@ -111,6 +113,9 @@ func (t *task) judge(e *Engine, o *checker.Outcome, was *lastOutcome, now time.T
 		t.due = since + next
 	}
 	verdict := t.machine.Verdict()
+	if changed {
+		t.since = uint32(since/time.Second) + 1
+	}
 	if ok == (verdict == framework.Up) {
 		t.confirmed = now.UnixNano()
 	}
@@ -192,7 +197,7 @@ func (t *task) status() Checker {
 		c.Shared = len(r.members)
 	}
 	if l := &r.last; l.at != 0 {
-		c.Last, c.LastReason, c.LastAt, c.Took = checker.Result(l.result).String(), l.reason, time.Unix(0, l.at), l.took
+		c.Last, c.LastReason, c.LastAt, c.Took = checker.Result(l.result).String(), l.reason, time.Unix(0, l.at), l.elapsed()
 	}
 	return c
 }
@@ -227,11 +232,15 @@ func (t *task) confirmation() time.Time {
 	return time.Unix(0, t.confirmed)
 }
 
-// targetOf says what a checker asks, for people.
+// targetOf says what a checker asks, for people. A script's arguments may be secret.
 func targetOf(c *config.Checker) string {
 	switch c.Kind {
 	case config.MiscCheck:
-		return strings.Join(c.Misc.Script.Argv, " ")
+		argv := c.Misc.Script.Argv
+		if argv[0] == "<" && len(argv) > 1 { // the test of a file
+			return "<" + argv[1]
+		}
+		return argv[0]
 	case config.PingCheck:
 		return c.Conn.Target.Addr().String()
 	case config.FileCheck:

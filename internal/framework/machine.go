@@ -44,9 +44,9 @@ type Rules struct {
 // forgives Rules.Retry failures; NewMachine makes one that forgives none before
 // its first verdict.
 type Machine struct {
-	verdict   Verdict
 	failures  uint32
 	successes uint32
+	verdict   Verdict
 	strict    bool
 }
 
@@ -61,6 +61,18 @@ func (m *Machine) Verdict() Verdict { return m.verdict }
 
 // Failures returns how many runs in a row have failed.
 func (m *Machine) Failures() uint32 { return m.failures }
+
+// Missing returns how many good runs in a row make the machine say Up from now; 0 if
+// it does.
+func (m *Machine) Missing(r Rules) uint32 {
+	switch {
+	case m.verdict == Up:
+		return 0
+	case m.verdict == Down && m.successes < r.Rise:
+		return r.Rise - m.successes
+	}
+	return 1
+}
 
 // Limit returns how many failures in a row make the machine say Down.
 func (m *Machine) Limit(r Rules) uint32 {

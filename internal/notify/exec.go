@@ -2,7 +2,6 @@ package notify
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/sluice-lb/sluice/internal/script"
@@ -14,7 +13,7 @@ func (r *Runner) runScript(l life, n Notice) {
 	if n.RS != "" {
 		log = log.With("rs", n.RS)
 	}
-	log = log.With("script", strings.Join(n.Script.Argv, " "))
+	log = log.With("script", n.Script.Argv[0]) // its arguments may be secret
 	p, err := script.Start(script.Command{
 		Script: n.Script, Identity: r.identity(), Env: told(n),
 		Timeout: r.timeout, KillAfter: r.killAfter, Left: &r.left,

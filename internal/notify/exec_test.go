@@ -304,8 +304,10 @@ func TestFailuresAreLogged(t *testing.T) {
 		make func(b *bench) *config.Script
 		want []string
 	}{
-		"exit status": {func(b *bench) *config.Script { return command(b.Script("s", "echo out; echo err >&2; exit 3"), "x") },
-			[]string{"level=WARN", "Script failed", `reason="exit status 3"`, `output="out\nerr"`, "/s x", "event=rs_down", "vs=vs", "rs=rs", "took="}},
+		"exit status": {func(b *bench) *config.Script {
+			return command(b.Script("s", "echo out; echo err >&2; exit 3"), "s3cret")
+		},
+			[]string{"level=WARN", "Script failed", `reason="exit status 3"`, `output="out\nerr"`, "/s took=", "event=rs_down", "vs=vs", "rs=rs", "took="}},
 		"signal": {func(b *bench) *config.Script { return command(b.Script("s", "kill -9 $$")) },
 			[]string{"level=WARN", "Script failed", `reason="signal: killed"`}},
 		"much output": {func(b *bench) *config.Script {
@@ -328,6 +330,9 @@ func TestFailuresAreLogged(t *testing.T) {
 			b.notify("vs down", next)
 			b.logged(tt.want...)
 			b.wantTold("next") // a failure stops nothing
+			if strings.Contains(b.log.String(), "s3cret") {
+				t.Error("the log has a script's argument")
+			}
 		})
 	}
 }

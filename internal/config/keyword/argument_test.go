@@ -47,6 +47,8 @@ var wrong = map[string][]struct{ args, allowed string }{
 	"virtual_server/sorry_server_lvs_method": {{"nat", "NAT, DR or TUN"}},
 	"virtual_server/real_server":             {{"x {\n}", "IP address"}, {"10.0.0.1 65536 {\n}", "1-65535"}},
 	"real_server/lvs_method":                 {{"nat", "NAT, DR or TUN"}},
+	"virtual_server/label":                   {{`""`, "empty"}, {`" x"`, "blank"}, {strings.Repeat("ü", 65), "65 characters"}, {`a\b`, "cannot stand"}, {"a\x7fb", "cannot stand"}, {"a\xffb", "UTF-8"}},
+	"real_server/label":                      {{`""`, "empty"}},
 	"virtual_server/min_alive":               {{"0", "1-4294967295"}, {"x", "1-4294967295"}, {"0%", "1-100"}, {"101%", "1-100"}, {"%", "1-100"}},
 	"virtual_server/flap_damping":            {{"0 60", "1-1000"}, {"1001 60", "1-1000"}, {"3 0", "0.000001-604800"}, {"3 5s", "0.000001-604800"}},
 	"real_server/track_file":                 {{"t weight 2147483648", "-2147483647..2147483647"}, {"t weight x", "-2147483647..2147483647"}, {"t mass 3", `"weight"`}, {"t weight 3 back", "reverse, noreverse"}},

@@ -46,6 +46,7 @@ var (
 	codeOrder         = code{"E114", diag.ClassConfig, "the keyword needs another one before it"}
 	codeNotExtension  = code{"E115", diag.ClassConfig, "a #sluice comment with a keyword that is not an extension"}
 	codeScript        = code{"E116", diag.ClassConfig, "a script that cannot be read"}
+	codeLabel         = code{"E160", diag.ClassConfig, "a label that is too long or has characters that cannot stand in it"}
 	codeNoScheduler   = code{"E120", diag.ClassConfig, "no lvs_sched; wlc is used"}
 	codeNoMethod      = code{"E121", diag.ClassConfig, "no lvs_method; NAT is used"}
 	codeNoProtocol    = code{"E122", diag.ClassConfig, "no protocol; UDP is used"}
@@ -114,6 +115,8 @@ var (
 	codeMinAlive    = code{"W235", diag.ClassNone, "min_alive keeps every real server, so that no failed check has an effect"}
 	codeSlowStart   = code{"W236", diag.ClassNone, "slow_start with a scheduler that does not look at weights"}
 
+	codeTLSUnverified = code{"W237", diag.ClassNone, "tls_ca without tls_verify, so that nothing is verified"}
+
 	codeIgnoredBlocks = code{"N301", diag.ClassNone, "blocks that are not for this daemon"}
 	codeExtension     = code{"N302", diag.ClassNone, "an extension outside a #sluice comment; keepalived would reject it"}
 	codeStatusClass   = code{"N303", diag.ClassNone, "a class of status codes; keepalived would reject it"}
@@ -129,7 +132,7 @@ func codes() []code {
 		codeMissing,
 		codeUnknown, codeNumber, codeRange, codeTimer, codeBool, codeAddress, codePort, codeWord,
 		codeDuplicate, codeBlock, codeScheduler, codeMethod, codeMethodOption, codeOrder,
-		codeNotExtension, codeScript, codeNoScheduler, codeNoMethod, codeNoProtocol,
+		codeNotExtension, codeScript, codeLabel, codeNoScheduler, codeNoMethod, codeNoProtocol,
 		codeNoRealServer, codeNoGroup, codeEmptyGroup, codeGroupEntry, codeFamily, codePortZero,
 		codeOPS, codeSameReal, codeSameVirtual, codeNoCheckPort, codeURL, codeTrackFileUse,
 		codeTrackFile, codeHASuspend, codeGranularity, codeGroupSize, codeLinkLocal, codeHashed,
@@ -139,7 +142,7 @@ func codes() []code {
 		codeVirtualMerged, codeSameEntry, codeDeprecated, codeShell, codeMarkProtocol,
 		codeTrackFileOrder, codeSurplus, codeSecurity, codeNbGetRetry, codeAddressTail,
 		codeRegexOffsets, codeRegexParts, codeInitRange, codeSorryInhibit, codeGroupPort,
-		codePersistenceOff, codeOtherFlag, codeRegexOption, codeBindPort, codeTimeoutLate, codeSyncState, codeFIFO, codeRecipient, codeMinAlive, codeSlowStart,
+		codePersistenceOff, codeOtherFlag, codeRegexOption, codeBindPort, codeTimeoutLate, codeSyncState, codeFIFO, codeRecipient, codeMinAlive, codeSlowStart, codeTLSUnverified,
 		codeIgnoredBlocks, codeExtension, codeStatusClass, codeGranGroup, codeCheckPort, codeSilentUDP, codeHAGroup,
 	}
 }

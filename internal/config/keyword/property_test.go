@@ -40,6 +40,11 @@ func drawText(t draw, what string) string {
 	return rapid.StringMatching(`([a-zA-Z0-9/._ {}#!'-]{0,12}[a-z])?`).Draw(t, what)
 }
 
+// drawLabel makes a label, or none.
+func drawLabel(t draw) string {
+	return rapid.String().Filter(func(s string) bool { return s == "" || config.BadLabel(s) == "" }).Draw(t, "label")
+}
+
 func drawAddr(t draw, v6 bool, what string) netip.Addr {
 	n := rapid.IntRange(1, 250).Draw(t, what)
 	if v6 {
@@ -262,6 +267,7 @@ func drawVirtual(t draw, g *config.Global, i int, ordinal *int, tracks int) *con
 	vs.DrainTimeout = rapid.SampledFrom([]time.Duration{g.DrainTimeout, 0, 7 * time.Second}).Draw(t, "drain")
 	vs.UDPDrainTimeout = rapid.SampledFrom([]time.Duration{g.UDPDrainTimeout, 0, 7 * time.Second}).Draw(t, "udp drain")
 	vs.OnFailure = rapid.SampledFrom([]config.OnFailure{config.OnFailureRemove, config.OnFailureDrain}).Draw(t, "on_failure")
+	vs.Label = drawLabel(t)
 	vs.MinAlive = rapid.SampledFrom([]config.Floor{{}, {Servers: 1}, {Servers: 4000000000}, {Percent: 1}, {Percent: 100}}).Draw(t, "floor")
 	if drawBool(t, "damping") {
 		vs.FlapDamping = config.Damping{Count: rapid.Uint32Range(1, 1000).Draw(t, "count"), Within: drawTime(t, "within", time.Microsecond, 7*24*time.Hour)}
@@ -324,6 +330,7 @@ func drawReal(t draw, g *config.Global, vs *config.VirtualServer, v6 bool, track
 	if tracks > 0 && drawBool(t, "track") {
 		rs.TrackFiles = append(rs.TrackFiles, use())
 	}
+	rs.Label = drawLabel(t)
 	if drawBool(t, "slow start") {
 		rs.SlowStart = drawTime(t, "rise in", time.Microsecond, 7*24*time.Hour)
 	}
@@ -368,6 +375,9 @@ func drawChecker(t draw, g *config.Global, vs *config.VirtualServer, rs *config.
 	h := &config.HTTP{Protocol: rapid.SampledFrom([]config.HTTPProtocol{config.HTTP10, config.HTTP10C, config.HTTP11}).Draw(t, "http"), SNI: drawBool(t, "sni"), FastRecovery: drawBool(t, "fast"), TLSCompliant: kind == config.SSLGet && drawBool(t, "tls")}
 	if h.SNI {
 		h.SNIName = drawText(t, "sni name")
+	}
+	if kind == config.SSLGet && drawBool(t, "certificates") {
+		h.TLS = &config.TLS{Verify: true, CA: drawText(t, "ca"), ServerName: drawText(t, "server name"), ExpiryWarn: time.Duration(rapid.IntRange(0, 3650).Draw(t, "days")) * 24 * time.Hour}
 	}
 	own := drawText(t, "own host")
 	h.VirtualHost, h.SNIVirtualHost = firstOf(own, rs.HandedOn().VirtualHost, vs.VirtualHost), firstOf(own, vs.VirtualHost)

@@ -138,6 +138,7 @@ type rawVirtual struct {
 	minAliveAt      *syntax.Node
 	flapDamping     config.Damping
 	slowStart       opt[time.Duration]
+	label           string
 }
 
 // rawSorry is a sorry_server as written.
@@ -169,6 +170,7 @@ type rawReal struct {
 	checkers     []*rawChecker
 	trackUses    []*rawTrackUse
 	slowStart    opt[time.Duration]
+	label        string
 	// bfds are the instances of its BFD_CHECKs.
 	bfds         []string
 	drainTimeout opt[time.Duration]
@@ -215,6 +217,8 @@ type rawHTTP struct {
 	sniName      string
 	fastRecovery bool
 	tlsCompliant bool
+	tls          config.TLS
+	tlsCA        *syntax.Node // nil without tls_ca
 	urls         []*rawURL
 }
 

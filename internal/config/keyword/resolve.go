@@ -137,6 +137,7 @@ func (b *builder) virtual(r *rawVirtual) *draft {
 		UDPDrainTimeout: r.udpDrainTimeout.or(b.raw.global.UDPDrainTimeout),
 		OnFailure:       r.onFailure,
 		MinAlive:        r.minAlive, FlapDamping: r.flapDamping,
+		Label: b.pool.text(r.label),
 	}
 	b.serviceRules(d)
 	b.entries(d, family)
@@ -357,6 +358,7 @@ func (b *builder) sameVirtual(first, second *draft) {
 	f.reportBlock(codeVirtualMerged, title(f.n)+" is declared twice", "its real servers are added to the first one", where)
 	a, z := first.vs, second.vs
 	a.QuorumUp, a.QuorumDown = orScript(a.QuorumUp, z.QuorumUp), orScript(a.QuorumDown, z.QuorumDown)
+	a.Label = firstText(a.Label, z.Label)
 	if a.Sorry == nil {
 		a.Sorry = z.Sorry
 	}

@@ -34,6 +34,7 @@ func (b *builder) realServer(d *draft, r *rawReal, family config.Family) {
 		}),
 		DrainTimeout: r.drainTimeout.or(vs.drainTimeout.or(b.raw.global.DrainTimeout)),
 		SlowStart:    first(0, r.slowStart, vs.slowStart),
+		Label:        b.pool.text(r.label),
 	}
 	rs.Key = config.RSKey{AddrPort: addrPort(r.addr, b.servicePort(d, fwd.Method, r.port, vs.port, f.parent, f.n, true))}
 	kept := r.checkers[:0]
@@ -253,6 +254,10 @@ func (b *builder) http(d *draft, r *rawReal, c *rawChecker) *config.HTTP {
 		FastRecovery: c.fastRecovery, TLSCompliant: c.tlsCompliant,
 		VirtualHost:    firstText(c.virtualHost, r.virtualHost, d.raw.virtualHost),
 		SNIVirtualHost: firstText(c.virtualHost, d.raw.virtualHost),
+	}
+	if t := c.tls; t != (config.TLS{}) {
+		t.CA, t.ServerName = b.pool.text(t.CA), b.pool.text(t.ServerName)
+		h.TLS = &t
 	}
 	h.URLs = make([]config.URL, len(c.urls))
 	for i, u := range c.urls {

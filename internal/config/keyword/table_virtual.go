@@ -109,6 +109,7 @@ func virtualRows() []keyword {
 		{name: "slow_start", arg: timer(0, maxPace), extension: true, def: "0 (none)", doc: "the weight of a real server that came back grows from a tenth in this time",
 			set: func(f *frame, v *value) { f.vs.slowStart.set(v.dur) }},
 		{name: "flap_damping", arg: dampingArg(), extension: true, def: "off", doc: "a real server that went down so many times within this time is held back before it returns", set: setFlapDamping},
+		labelRow("this service", func(f *frame) *string { return &f.vs.label }),
 		{name: "real_server", arg: custom("IP [PORT]", 1), opens: blockReal, doc: "a server of the pool", open: openReal},
 	}
 	rows = append(rows, defaultsRows(func(f *frame) *checkDefaults { return &f.vs.checkDefaults }, "")...)
@@ -141,6 +142,7 @@ func realRows() []keyword {
 			set: func(f *frame, v *value) { f.rs.drainTimeout.set(v.dur) }},
 		{name: "slow_start", arg: timer(0, maxPace), extension: true, def: "the virtual server's", doc: "its weight grows from a tenth in this time after it came back",
 			set: func(f *frame, v *value) { f.rs.slowStart.set(v.dur) }},
+		labelRow("this server", func(f *frame) *string { return &f.rs.label }),
 	}
 	rows = append(rows, defaultsRows(func(f *frame) *checkDefaults { return &f.rs.checkDefaults }, "the virtual server's")...)
 	for _, c := range []struct {
@@ -150,7 +152,7 @@ func realRows() []keyword {
 	}{
 		{blockTCP, config.TCPCheck, "a connection can be made"},
 		{blockHTTP, config.HTTPGet, "urls answer as they should"},
-		{blockTLS, config.SSLGet, "the same over TLS; certificates are not verified"},
+		{blockTLS, config.SSLGet, "the same over TLS; certificates are verified with tls_verify only"},
 		{blockSMTP, config.SMTPCheck, "a mail server greets"},
 		{blockDNS, config.DNSCheck, "a name server answers"},
 		{blockUDP, config.UDPCheck, "a datagram is answered, or not refused"},

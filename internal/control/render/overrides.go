@@ -29,7 +29,7 @@ func Overrides(w io.Writer, list []engine.Override, now time.Time) error {
 		if o.Absent {
 			reason = strings.TrimPrefix(reason+"; not configured now", "; ")
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\n", clean(o.VS), clean(o.Server), Order(o), clean(o.Who), p.ago(o.Since), until, o.Active, o.Inactive, orDash(reason))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\n", called(o.VS, o.VSLabel), called(o.Server, o.Label), Order(o), clean(o.Who), p.ago(o.Since), until, o.Active, o.Inactive, orDash(reason))
 	}
 	return t.Flush()
 }

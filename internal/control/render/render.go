@@ -70,7 +70,7 @@ func contains(s, filter string) bool {
 }
 
 func matches(vs engine.VirtualServer, filter string) bool {
-	if contains(vs.Name, filter) {
+	if contains(vs.Name, filter) || contains(vs.Label, filter) {
 		return true
 	}
 	for _, svc := range vs.Services {
@@ -79,7 +79,7 @@ func matches(vs engine.VirtualServer, filter string) bool {
 		}
 	}
 	for _, rs := range vs.RealServers {
-		if contains(rs.Address, filter) {
+		if contains(rs.Address, filter) || contains(rs.Label, filter) {
 			return true
 		}
 	}
@@ -249,6 +249,14 @@ func differences(s *engine.Snapshot) int {
 	}
 	count(s.Leaving)
 	return n
+}
+
+// called adds what people call something to its name.
+func called(name, label string) string {
+	if label == "" {
+		return clean(name)
+	}
+	return clean(name) + " (" + clean(label) + ")"
 }
 
 func orDash(s string) string {

@@ -35,7 +35,7 @@ func (p *printer) virtualServer(vs *engine.VirtualServer, observe bool) {
 		need += fmt.Sprintf(" (hysteresis %d)", vs.Hysteresis)
 	}
 	p.line("")
-	p.line("%s %s  %s for %s: weight %d alive, %s needed", p.color(bold, clean(vs.Name)), clean(vs.Scheduler),
+	p.line("%s %s  %s for %s: weight %d alive, %s needed", p.color(bold, called(vs.Name, vs.Label)), clean(vs.Scheduler),
 		quorum, p.ago(vs.Since), vs.Alive, need)
 	if vs.Suspended {
 		p.line("  %s: its address is not on this host, nothing is checked (ha_suspend)", p.color(odd, "SUSPENDED"))
@@ -72,7 +72,7 @@ func (p *printer) rows(vs *engine.VirtualServer) []row {
 		rs := &vs.RealServers[i]
 		found := destinationsOf(vs.Services, rs.Address, rs.Method, claimed)
 		r := p.row(rs.Address, found, rs.WeightWanted)
-		r.cells[1] = clean(rs.Method)
+		r.cells[0], r.cells[1] = called(rs.Address, rs.Label), clean(rs.Method)
 		r.cells[2], r.state = clean(string(rs.State)), stateColor[rs.State]
 		r.cells[6], r.cells[7] = p.ago(rs.Since), clean(rs.Reason)+p.pace(rs)
 		for _, f := range found {
