@@ -135,6 +135,11 @@ type Global struct {
 	// nowhere.
 	HTTPListen    netip.AddrPort
 	MetricsDetail MetricsDetail
+	// HTTPAdmin is the file with the token that lets operators change something over
+	// HTTP; "" for nobody.
+	HTTPAdmin string
+	// WithdrawDelay is how long a planned stop answers 503 before it touches anything.
+	WithdrawDelay time.Duration
 	// ShareChecks has equal checks of several virtual servers run once.
 	ShareChecks bool
 	// CheckerThreads is how many threads lead the checks that need no goroutine; 0 is

@@ -25,4 +25,10 @@ func (p *printer) observation(g *Global) {
 	if g.MetricsDetail != MetricsService {
 		p.ext("metrics_detail", g.MetricsDetail.String())
 	}
+	if g.HTTPAdmin != "" {
+		p.ext("http_admin", word(g.HTTPAdmin))
+	}
+	if g.WithdrawDelay != 0 {
+		p.ext("withdraw_delay", timer(g.WithdrawDelay))
+	}
 }

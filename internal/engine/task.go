@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"strings"
 	"sync"
 	"time"
 
@@ -231,7 +230,7 @@ func (t *task) confirmation() time.Time {
 func targetOf(c *config.Checker) string {
 	switch c.Kind {
 	case config.MiscCheck:
-		return strings.Join(c.Misc.Script.Argv, " ")
+		return c.Misc.Script.Argv[0] // its arguments may be secret
 	case config.PingCheck:
 		return c.Conn.Target.Addr().String()
 	case config.FileCheck:

@@ -3,6 +3,7 @@ package keyword
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 
 	"github.com/sluice-lb/sluice/internal/config/syntax"
 )
@@ -26,4 +27,16 @@ func (f *frame) listenAddress(n *syntax.Node, w *syntax.Word) (netip.AddrPort, b
 		return netip.AddrPort{}, false
 	}
 	return at, true
+}
+
+// setHTTPAdmin reads http_admin. What is in the file is the daemon's to read.
+func setHTTPAdmin(f *frame, v *value) {
+	f.surplus(v.n, 1)
+	w := &v.n.Words[1]
+	if !strings.HasPrefix(w.Text, "/") {
+		f.report(codeWord, v.n, w, fmt.Sprintf("http_admin: %q is not a path from /", w.Text),
+			"the line is ignored, and nobody may change anything over HTTP")
+		return
+	}
+	f.b.raw.global.HTTPAdmin = w.Text
 }
