@@ -73,18 +73,20 @@ type page struct {
 	KernelSince      moment
 	Overdue          string
 	Quorum, Pools    int
-	Servers          int
-	Tally            []chip
-	Query            query
-	Sorts            []option
-	Attention        []concernView
-	List             []poolView
-	Sel              selection
-	Prev, Next       string
-	Reset            string
-	Orders           []orderView
-	Events           []eventView
-	Heard            bool // there are events at all
+	// QuorumText and PoolsText are those as people read them.
+	QuorumText, PoolsText string
+	Servers               int
+	Tally                 []chip
+	Query                 query
+	Sorts                 []option
+	Attention             []concernView
+	List                  []poolView
+	Sel                   selection
+	Prev, Next            string
+	Reset                 string
+	Orders                []orderView
+	Events                []eventView
+	Heard                 bool // there are events at all
 	// Admin: something may be changed by those who have the token; Who is this one.
 	Admin bool
 	Who   string
@@ -93,11 +95,13 @@ type page struct {
 }
 
 // moment is a time as people read it.
-type moment struct{ Ago, At, Title string }
+// Past is Ago as an adverb.
+type moment struct{ Ago, Past, At, Title string }
 
 type chip struct {
 	State, Word, Symbol, URL string
 	N                        int
+	Count                    string
 	Current                  bool
 }
 
@@ -221,6 +225,7 @@ func (s *Server) newPage(see *sight, q query, now time.Time) *page {
 		}
 	}
 	p.Quorum = p.Pools - see.noQuorum
+	p.QuorumText, p.PoolsText = thousands(p.Quorum), thousands(p.Pools)
 	p.Tally = tally(see, q)
 	for _, o := range []option{{Value: sortTrouble, Text: "worst first"}, {Value: sortName, Text: "by name"}, {Value: sortFile, Text: "as in the file"}} {
 		o.Selected = o.Value == q.Sort
@@ -288,7 +293,7 @@ func plural(n int, what string) string {
 func tally(s *sight, q query) []chip {
 	one := func(state, word, symbol string, n int) chip {
 		to := query{Q: q.Q, State: state, Sort: q.Sort, VS: q.VS}
-		return chip{State: state, Word: word, Symbol: symbol, N: n, URL: to.url(), Current: q.State == state}
+		return chip{State: state, Word: word, Symbol: symbol, N: n, Count: thousands(n), URL: to.url(), Current: q.State == state}
 	}
 	rows := 0
 	for _, n := range s.counts {

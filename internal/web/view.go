@@ -44,6 +44,15 @@ func clip(s string) string {
 	return s
 }
 
+// thousands groups a number's digits.
+func thousands(n int) string {
+	s := strconv.Itoa(n)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
 // span is a duration with the two units that matter.
 func span(d time.Duration) string {
 	switch d = max(d, 0); {
@@ -89,10 +98,11 @@ func (v viewer) moment(t time.Time) moment {
 	if d < 0 {
 		d = -d
 	}
-	if d < time.Second {
-		return moment{"now", t.Format(time.RFC3339), t.Format(time.DateTime)}
+	m := moment{Ago: span(d), Past: span(d) + " ago", At: t.Format(time.RFC3339), Title: t.Format(time.DateTime)}
+	if d < time.Second { // tenths would flicker
+		m.Ago, m.Past = "0 s", "now"
 	}
-	return moment{span(d), t.Format(time.RFC3339), t.Format(time.DateTime)}
+	return m
 }
 
 func weight(w int64) string {
