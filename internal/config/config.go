@@ -131,8 +131,8 @@ type Global struct {
 	// kernel; 0 is only on events.
 	ReconcileInterval time.Duration
 	Drift             Drift
-	// HTTPListen is where /metrics and /healthz are served over HTTP; invalid for
-	// nowhere.
+	// HTTPListen is where the dashboard, metrics and health are served over HTTP;
+	// invalid for nowhere.
 	HTTPListen    netip.AddrPort
 	MetricsDetail MetricsDetail
 	// HTTPAdmin is the file with the token that lets operators change something over
