@@ -6,6 +6,8 @@ ARGS    ?=
 CONFIGS ?=
 BENCH   ?= .
 COUNT   ?= 6
+AXE     ?= 4.11.0
+PICTURES ?=
 PREFIX  ?= /usr/local
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null )
 LDFLAGS  = -s -w -X github.com/sluice-lb/sluice/internal/build.Version=$(VERSION)
@@ -13,7 +15,7 @@ LDFLAGS  = -s -w -X github.com/sluice-lb/sluice/internal/build.Version=$(VERSION
 # apt installs Debian packages unless the program $(1) is there; lists are updated only then.
 apt = command -v $(1) >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(2) >/dev/null; }
 
-.PHONY: help build test test-unit test-race test-kernel test-diff test-diff-quick test-loss test-loss-quick test-long bench bench-compare bench-check lint fuzz cover demo install clean
+.PHONY: help build test test-unit test-race test-kernel test-diff test-diff-quick test-loss test-loss-quick test-long test-browser bench bench-compare bench-check lint fuzz cover demo install clean
 
 help: ## what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,7 +23,7 @@ help: ## what there is to make
 build: ## bin/sluiced and bin/sluice, static
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
-test: test-unit test-race test-kernel test-diff-quick test-loss-quick ## everything that must pass: unit, race, kernel, quick differential and quick loss tests
+test: test-unit test-race test-kernel test-browser test-diff-quick test-loss-quick ## everything that must pass: unit, race, kernel, browser, quick differential and quick loss tests
 
 test-unit: ## unit tests (PKG=./...)
 	$(GO) test $(PKG)
@@ -32,6 +34,11 @@ test-race: ## the same under the race detector
 
 test-kernel: build ## tests on a real ip_vs: this kernel's or a VM's (PKG=./... RUN=regexp)
 	$(GO) run ./test/vm/kernel-tests -run '$(RUN)' $(PKG)
+
+test-browser: build ## the dashboard in headless Chromium (PICTURES=docs takes the pictures anew)
+	@$(call apt,chromium,chromium fonts-dejavu-core)
+	@mkdir -p bin/axe && test -f bin/axe/axe.min.js || { cd bin/axe && npm pack --silent axe-core@$(AXE) >/dev/null && tar xzf axe-core-*.tgz --strip-components 1 package/axe.min.js; } || echo "no axe-core, its part is left out"
+	$(GO) -C test/browser test -count 1 . $(if $(PICTURES),-pictures '$(abspath $(PICTURES))') $(if $(wildcard bin/axe/axe.min.js),-axe '$(abspath bin/axe/axe.min.js)')
 
 test-diff: ## sluiced against keepalived, all of it (CONFIGS=folder of more configurations, ARGS="-run regexp -v", ARGS=-update)
 	$(GO) run ./test/diff $(if $(CONFIGS),-configs '$(CONFIGS)') $(ARGS)

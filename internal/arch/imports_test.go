@@ -63,11 +63,11 @@ var rules = []rule{
 	{pkg: "internal/notify/mail", may: []string{"internal/config"}, libs: none},
 	{pkg: "internal/notify/fifo", may: []string{"internal/config", "internal/script"}, libs: []string{xsys}},
 	{pkg: "internal/metrics", may: []string{"internal/engine", "internal/config", "pkg/ipvs"}, libs: []string{xsys}},
-	{pkg: "internal/web", may: none, libs: []string{"golang.org/x/net/netutil"}},
 	{pkg: "internal/control/top", may: []string{"internal/engine", "internal/control/render"}, libs: none, not: []string{"os/...", "net"}},
 	// host is for its types: what it does, the package must not.
 	{pkg: "internal/doctor", may: []string{"internal/config", "internal/host"}, libs: []string{xsys}, not: []string{"os/...", "net", "log/..."}},
 	{pkg: "internal/control/render", may: []string{"internal/engine", "internal/doctor"}, libs: none, not: []string{"os/...", "net"}},
+	{pkg: "internal/web", may: []string{"internal/engine", "internal/event"}, libs: []string{"golang.org/x/net/netutil"}},
 	{pkg: "internal/control", not: []string{"internal/framework"}},
 	{pkg: "internal/daemon"},
 	{pkg: "internal/testkit", may: none, libs: []string{"go.uber.org/goleak/...", xsys}},

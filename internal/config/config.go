@@ -131,13 +131,18 @@ type Global struct {
 	// kernel; 0 is only on events.
 	ReconcileInterval time.Duration
 	Drift             Drift
-	// HTTPListen is where /metrics and /healthz are served over HTTP; invalid for
-	// nowhere.
+	// HTTPListen is where the dashboard, metrics and health are served over HTTP;
+	// invalid for nowhere.
 	HTTPListen    netip.AddrPort
 	MetricsDetail MetricsDetail
 	// ControlGroup may ask and change over the control socket, ControlReadGroup ask; a
 	// name or a number, "" for nobody but root.
 	ControlGroup, ControlReadGroup Group
+	// HTTPAdmin is the file with the token that lets operators change something over
+	// HTTP; "" for nobody.
+	HTTPAdmin string
+	// WithdrawDelay is how long a planned stop answers 503 before it touches anything.
+	WithdrawDelay time.Duration
 	// ShareChecks has equal checks of several virtual servers run once.
 	ShareChecks bool
 	// CheckerThreads is how many threads lead the checks that need no goroutine; 0 is

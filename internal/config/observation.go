@@ -31,4 +31,10 @@ func (p *printer) observation(g *Global) {
 	if g.ControlReadGroup.Name != "" {
 		p.ext("control_read_group", g.ControlReadGroup.Name)
 	}
+	if g.HTTPAdmin != "" {
+		p.ext("http_admin", word(g.HTTPAdmin))
+	}
+	if g.WithdrawDelay != 0 {
+		p.ext("withdraw_delay", timer(g.WithdrawDelay))
+	}
 }

@@ -20,6 +20,8 @@ func Validate(c *Config) error {
 	v.need(c.Global.UDPDrainTimeout >= 0, "udp_drain_timeout %v is negative", c.Global.UDPDrainTimeout)
 	v.need(c.Global.ReconcileInterval >= 0, "reconcile_interval %v is negative", c.Global.ReconcileInterval)
 	v.need(c.Global.HTTPListen == netip.AddrPort{} || c.Global.HTTPListen.IsValid() && c.Global.HTTPListen.Port() != 0, "http_listen %v without address or port", c.Global.HTTPListen)
+	v.need(c.Global.HTTPAdmin == "" || c.Global.HTTPAdmin[0] == '/', "http_admin %q is no path from /", c.Global.HTTPAdmin)
+	v.need(c.Global.WithdrawDelay >= 0, "withdraw_delay %v is negative", c.Global.WithdrawDelay)
 	v.global(&c.Global)
 	files := map[string]bool{}
 	for _, t := range c.TrackFiles {

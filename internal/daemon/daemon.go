@@ -10,6 +10,11 @@
 // A second SIGTERM or SIGINT, a second or more after the first, ends the wait of
 // on_stop drain; without such a wait, or once more, it kills the process.
 //
+// A stop that a signal asked for begins with withdraw_delay: /readyz and /vs/NAME answer
+// 503, everything else goes on, and only then the table is touched. What announces the
+// addresses withdraws them before their services drain. A second signal cuts that short
+// too; a handover has none of it.
+//
 // A handover is a stop that leaves the table and the state for the next process,
 // whatever on_stop says. Its exit status, 75, has systemd start that at once. The
 // shutdown_script is left out: what it takes away would be missed in between.
@@ -50,7 +55,6 @@ import (
 	"github.com/sluice-lb/sluice/internal/control"
 	"github.com/sluice-lb/sluice/internal/engine"
 	"github.com/sluice-lb/sluice/internal/host"
-	"github.com/sluice-lb/sluice/internal/metrics"
 	"github.com/sluice-lb/sluice/internal/web"
 )
 
@@ -161,6 +165,8 @@ type daemon struct {
 	missing atomic.Pointer[[]host.Missing]
 	// detail is metrics_detail.
 	detail atomic.Int32
+	// withdrawDelay is withdraw_delay.
+	withdrawDelay atomic.Int64
 
 	store *store
 	// handing is closed when the daemon is to end by a handover.
@@ -185,7 +191,7 @@ func newDaemon(opts Options, cfg *config.Config, found diag.List) (*daemon, erro
 	d.reloadFile = reloadFile{log: d.log, idle: opts.Observe}
 	d.reloadTimes = newReloadTimes(d.log, opts.Observe, func(ctx context.Context) { d.reload(ctx) })
 	d.dumps = newDumps(d.log)
-	d.web = &web.Server{Log: d.log, Metrics: metrics.Handler(d.measured), Healthy: d.answers}
+	d.web = d.newWeb()
 	d.settle(cfg)
 	made := &probes{misc: misc.Options{Identity: d.outward.identity, Warn: d.outward.unsafe}, expiry: d.expiryLog()}
 	d.table = &table{log: d.log, config: cfg, observe: opts.Observe, global: cfg.Global}
@@ -199,6 +205,7 @@ func newDaemon(opts Options, cfg *config.Config, found diag.List) (*daemon, erro
 	}
 	d.store.tell(&options)
 	d.engine = engine.New(options)
+	d.web.Overview, d.web.Status = d.engine.Overview, d.engine.Status
 	d.files.emit, d.dumps.status = d.engine.FileValue, d.engine.Status
 	if opts.Socket != "" {
 		c, err := control.Listen(opts.Socket)
@@ -250,7 +257,9 @@ func (d *daemon) run(ctx context.Context, signals <-chan os.Signal) error {
 		return ended(d.sched.Run(checks))
 	})
 	group.Go(func() error { d.optional("track files", d.files.Run(checks)); return nil })
-	group.Go(func() error { return d.engine.Run(gctx) })
+	// What asks over HTTP hears of the stop for as long as it lasts.
+	looks, endLooks := context.WithCancel(context.WithoutCancel(ctx))
+	group.Go(func() error { defer endLooks(); return d.engine.Run(gctx) })
 	group.Go(func() error { d.addresses(checks); return nil })
 	group.Go(func() error {
 		d.optional("process settings", d.process.Run(checks, func(err error) { d.log.Error("Process setting given up", "err", err) }))
@@ -259,7 +268,7 @@ func (d *daemon) run(ctx context.Context, signals <-chan os.Signal) error {
 	group.Go(func() error { d.reloadTimes.run(checks); return nil })
 	group.Go(func() error { d.memory.run(checks); return nil })
 	group.Go(func() error { d.dumps.run(checks); return nil })
-	group.Go(func() error { d.web.Run(checks); return nil })
+	group.Go(func() error { d.web.Run(looks); return nil })
 	if d.control != nil {
 		group.Go(func() error { d.optional("control socket", d.control.Serve(checks)); return nil })
 	}
@@ -269,7 +278,9 @@ func (d *daemon) run(ctx context.Context, signals <-chan os.Signal) error {
 	}
 	group.Go(func() error {
 		defer cancel()
-		d.signals(gctx, signals)
+		if d.signals(gctx, signals) {
+			d.withdraw(gctx, signals)
+		}
 		go d.again(signals, over)
 		endChecks()
 		return nil
@@ -277,6 +288,7 @@ func (d *daemon) run(ctx context.Context, signals <-chan os.Signal) error {
 	err := d.engine.Written(gctx)
 	close(written)
 	if err == nil {
+		d.web.Applied()
 		d.ready(begun)
 		d.memory.settle()
 	}
@@ -322,6 +334,8 @@ func (d *daemon) settle(cfg *config.Config) {
 	d.dumps.configure(cfg)
 	d.detail.Store(int32(cfg.Global.MetricsDetail))
 	d.web.Configure(cfg.Global.HTTPListen)
+	d.web.ConfigureAdmin(cfg.Global.HTTPAdmin)
+	d.withdrawDelay.Store(int64(cfg.Global.WithdrawDelay))
 }
 
 // ended makes an orderly end of a part no error.
@@ -361,8 +375,8 @@ func summary(s *engine.Snapshot) string {
 	return text
 }
 
-// signals handles signals until the one that ends the daemon.
-func (d *daemon) signals(ctx context.Context, signals <-chan os.Signal) {
+// signals handles signals until the end, and reports whether one of them asked for it.
+func (d *daemon) signals(ctx context.Context, signals <-chan os.Signal) bool {
 	reload := make(chan struct{}, 1)
 	done := make(chan struct{})
 	// Reloads run beside the signals, so that a stop need not wait for a parse.
@@ -376,9 +390,9 @@ func (d *daemon) signals(ctx context.Context, signals <-chan os.Signal) {
 	for {
 		select {
 		case <-ctx.Done():
-			return
+			return false
 		case <-d.handing:
-			return
+			return false
 		case s := <-signals:
 			if s == unix.SIGINT && d.opts.IgnoreInterrupt {
 				continue
@@ -395,7 +409,7 @@ func (d *daemon) signals(ctx context.Context, signals <-chan os.Signal) {
 			default:
 				d.log.Info("Stopping", "signal", s.String())
 				d.tell(d.notify.Stopping())
-				return
+				return true
 			}
 		}
 	}

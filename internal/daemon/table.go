@@ -20,6 +20,8 @@ type table struct {
 	log     *slog.Logger
 	config  *config.Config
 	observe bool
+	// memory stands in for the kernel's in tests.
+	memory *ipvstest.Table
 
 	mu sync.Mutex
 	// global is what the sysctls go by, tuned what they were last set for.
@@ -33,6 +35,9 @@ type tuning struct{ manage, conntrack bool }
 // dial connects to the kernel, loading its module if need be; in observe mode to a
 // copy in memory of what the kernel holds.
 func (t *table) dial(ctx context.Context) (apply.IPVS, error) {
+	if t.memory != nil {
+		return t.memory, nil
+	}
 	if t.observe {
 		return t.copy(ctx), nil
 	}
@@ -51,7 +56,12 @@ func (t *table) dial(ctx context.Context) (apply.IPVS, error) {
 }
 
 // read connects a second time, for status.
-func (t *table) read(context.Context) (engine.Reader, error) { return t.kernel() }
+func (t *table) read(context.Context) (engine.Reader, error) {
+	if t.memory != nil {
+		return t.memory, nil
+	}
+	return t.kernel()
+}
 
 func (t *table) kernel() (*ipvs.Client, error) {
 	path, err := ipvsNamespace(t.config)

@@ -1,10 +1,8 @@
 package web
 
 import (
-	"context"
-	"io"
 	"net/http"
-	"sync"
+	"os"
 	"time"
 )
 
@@ -13,7 +11,13 @@ const (
 	healthTimeout = 2 * time.Second
 	// healthFor is how long an answer counts.
 	healthFor = time.Second
+	// maxForm bounds the body of a form.
+	maxForm = 8 << 10
 )
+
+// policy lets a page load what is this listener's own and nothing else: no inline
+// script or style, no frame around it, no form that leads elsewhere.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 // Handler is what is served.
 func (s *Server) Handler() http.Handler {
@@ -21,39 +25,33 @@ func (s *Server) Handler() http.Handler {
 	if s.Metrics != nil {
 		mux.Handle("GET /metrics", s.Metrics)
 	}
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		w.Header().Set("Cache-Control", "no-store")
-		if err := s.health.ask(r.Context(), s.Healthy); err != nil {
-			w.WriteHeader(http.StatusServiceUnavailable)
-			_, _ = io.WriteString(w, err.Error()+"\n")
-			return
-		}
-		_, _ = io.WriteString(w, "ok\n")
+	mux.HandleFunc("GET /healthz", s.healthz)
+	mux.HandleFunc("GET /readyz", s.readyz)
+	if s.Overview != nil {
+		mux.HandleFunc("GET /vs/{name...}", s.virtualServer)
+	}
+	if s.Status != nil {
+		mux.HandleFunc("GET /{$}", s.dashboard)
+		mux.HandleFunc("GET /static/", serveAsset)
+	}
+	if s.Operate != nil {
+		s.adminPaths(mux)
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("X-Frame-Options", "DENY")
+		h.Set("Referrer-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+		mux.ServeHTTP(w, r)
 	})
-	return mux
 }
 
-// health is the last answer and when it was given.
-type health struct {
-	mu  sync.Mutex
-	at  time.Time
-	err error
-}
-
-func (h *health) ask(ctx context.Context, healthy func(context.Context) error) error {
-	if healthy == nil {
-		return nil
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if !h.at.IsZero() && time.Since(h.at) < healthFor {
-		return h.err
-	}
-	// Others wait for this answer, so that it must not end with one client.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), healthTimeout)
-	defer cancel()
-	h.err = healthy(ctx)
-	h.at = time.Now()
-	return h.err
+// host names this machine on the page.
+func (s *Server) host() string {
+	s.hostOnce.Do(func() { s.hostName, _ = os.Hostname() })
+	return s.hostName
 }

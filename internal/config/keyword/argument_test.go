@@ -32,6 +32,7 @@ var wrong = map[string][]struct{ args, allowed string }{
 	"global_defs/control_group":        {{`""`, "name of a group"}, {`"load balancers"`, "name of a group"}, {"-x", "name of a group"}},
 	"global_defs/control_read_group":   {{"a/b", "name of a group"}},
 	"global_defs/http_listen":          {{"127.0.0.1", "127.0.0.1:9476"}, {":9476", "[::]:9476"}, {"localhost:80", "address with a port"}, {"127.0.0.1:0", "address with a port"}, {"127.0.0.1:65536", "address with a port"}},
+	"global_defs/http_admin":           {{"token", "path from /"}, {`""`, "path from /"}},
 	"global_defs/checker_priority":     {{"20", "-20..19"}, {"-21", "-20..19"}, {"x", "-20..19"}},
 	"global_defs/checker_rt_priority":  {{"0", "1-99"}, {"100", "1-99"}, {"x", "1-99"}},
 	"global_defs/checker_cpu_affinity": {{"0 1024", "0-1023"}, {"0 x", "0-1023"}, {"-1", "0-1023"}},

@@ -170,6 +170,8 @@ var examples = map[string]example{
 	"global_defs/checker_cpu_affinity":   {args: "0 1"},
 	"global_defs/umask":                  {args: "022"},
 	"global_defs/http_listen":            {args: "127.0.0.1:9999"},
+	"global_defs/http_admin":             {args: "/etc/sluice/token"},
+	"global_defs/withdraw_delay":         {args: "5"},
 	"global_defs/include_check":          {args: "read"},
 	"global_defs/control_group":          {args: "adm"},
 	"global_defs/control_read_group":     {args: "adm"},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"regexp"
+	"strings"
 
 	"github.com/sluice-lb/sluice/internal/config"
 	"github.com/sluice-lb/sluice/internal/config/syntax"
@@ -45,4 +46,16 @@ func setGroup(of func(*config.Global) *config.Group) func(*frame, *value) {
 		}
 		*of(&f.b.raw.global) = config.Group{Name: w.Text, Pos: w.Pos}
 	}
+}
+
+// setHTTPAdmin reads http_admin. What is in the file is the daemon's to read.
+func setHTTPAdmin(f *frame, v *value) {
+	f.surplus(v.n, 1)
+	w := &v.n.Words[1]
+	if !strings.HasPrefix(w.Text, "/") {
+		f.report(codeWord, v.n, w, fmt.Sprintf("http_admin: %q is not a path from /", w.Text),
+			"the line is ignored, and nobody may change anything over HTTP")
+		return
+	}
+	f.b.raw.global.HTTPAdmin = w.Text
 }

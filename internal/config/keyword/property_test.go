@@ -112,6 +112,8 @@ func drawConfig(t draw) *config.Config {
 	g.MetricsDetail = rapid.SampledFrom([]config.MetricsDetail{config.MetricsService, config.MetricsServer}).Draw(t, "metrics_detail")
 	g.ControlGroup.Name = rapid.SampledFrom([]string{"", "adm", "4"}).Draw(t, "control_group")
 	g.ControlReadGroup.Name = rapid.SampledFrom([]string{"", "nogroup"}).Draw(t, "control_read_group")
+	g.HTTPAdmin = rapid.SampledFrom([]string{"", "/etc/sluice/token", "/etc/a b"}).Draw(t, "http_admin")
+	g.WithdrawDelay = drawTime(t, "withdraw delay", 0, time.Hour)
 	g.CheckerThreads = rapid.SampledFrom([]int{config.DefaultCheckerThreads, 2, config.MaxCheckerThreads}).Draw(t, "threads")
 	drawDaemon(t, g)
 	if drawBool(t, "ssl") {

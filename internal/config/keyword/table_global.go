@@ -113,7 +113,7 @@ func globalRows() []keyword {
 					g.Drift = config.DriftReport
 				}
 			})},
-		{name: "http_listen", arg: custom("ADDR:PORT", 1), extension: true, def: "nowhere", doc: "where /metrics and /healthz are served over HTTP, to anyone who can connect; `[ADDR]:PORT` for IPv6, `[::]:PORT` for every address", set: setHTTPListen},
+		{name: "http_listen", arg: custom("ADDR:PORT", 1), extension: true, def: "nowhere", doc: "where the dashboard, /metrics, /healthz, /readyz and /vs/NAME are served over HTTP, to anyone who can connect; `[ADDR]:PORT` for IPv6, `[::]:PORT` for every address", set: setHTTPListen},
 		{name: "metrics_detail", arg: words("service", "server"), extension: true, def: "service", doc: "the metrics are of virtual servers alone, or of each real server, destination and check as well",
 			set: g(func(g *config.Global, v *value) {
 				g.MetricsDetail = config.MetricsService
@@ -127,6 +127,9 @@ func globalRows() []keyword {
 			set: g(func(g *config.Global, v *value) { g.ShareChecks = v.yes })},
 		{name: "checker_threads", arg: strictNumber(1, config.MaxCheckerThreads), extension: true, def: "1", doc: "threads that lead TCP_CHECK and plain HTTP_GET; read at the start",
 			set: g(func(g *config.Global, v *value) { g.CheckerThreads = int(v.num) })},
+		{name: "http_admin", arg: custom("FILE", 1), extension: true, def: "nobody", doc: "who has the token in FILE may drain and weigh real servers over HTTP (http_listen); the file is read at each reload and must have mode 0600 or 0640", set: setHTTPAdmin},
+		{name: "withdraw_delay", arg: timer(0, maxTimer), extension: true, def: "0", doc: "how long a planned stop has /readyz and /vs/NAME answer 503, and goes on checking, before it touches the table: what announces the addresses withdraws them first",
+			set: g(func(g *config.Global, v *value) { g.WithdrawDelay = v.dur })},
 		closeRow("normal", func(f *frame) *opt[config.Close] { return &f.b.raw.close }),
 
 		{name: "include_check", arg: custom("[+|-]read match wildcard_match brace_match", 0), doc: "which include problems are errors; the language layer reads it"},
