@@ -56,7 +56,7 @@ var rules = []rule{
 	{pkg: "internal/apply", may: []string{"internal/framework", "internal/config", "pkg/ipvs"}, never: []string{"internal/checker/...", "internal/config/syntax", "internal/config/keyword"}},
 	{pkg: "internal/event", may: none, libs: none},
 	{pkg: "internal/state", may: none, libs: []string{xsys}},
-	{pkg: "internal/engine", may: []string{"internal/framework", "internal/checker", "internal/apply", "internal/config", "pkg/ipvs", "internal/config/diag", "internal/state"},
+	{pkg: "internal/engine", may: []string{"internal/framework", "internal/checker", "internal/apply", "internal/config", "pkg/ipvs", "pkg/ipvs/ipvstest", "internal/config/diag", "internal/state"},
 		not: []string{genetlink, netlink, "os/signal"}},
 	{pkg: "internal/script", may: []string{"internal/config"}, libs: []string{xsys}},
 	{pkg: "internal/notify", may: []string{"internal/config", "internal/script"}, libs: []string{xsys}},
