@@ -64,7 +64,7 @@ var rules = []rule{
 	{pkg: "internal/notify/fifo", may: []string{"internal/config", "internal/script"}, libs: []string{xsys}},
 	{pkg: "internal/metrics", may: []string{"internal/engine", "internal/config", "pkg/ipvs"}, libs: []string{xsys}},
 	{pkg: "internal/web", may: none, libs: []string{"golang.org/x/net/netutil"}},
-	{pkg: "internal/control/render", may: []string{"internal/engine"}, libs: none, not: []string{"os/...", "net"}},
+	{pkg: "internal/control/render", may: []string{"internal/engine", "internal/config/diag"}, libs: none, not: []string{"os/...", "net"}},
 	{pkg: "internal/control", not: []string{"internal/framework"}},
 	{pkg: "internal/daemon"},
 	{pkg: "internal/testkit", may: none, libs: []string{"go.uber.org/goleak/...", xsys}},
