@@ -96,7 +96,7 @@ func waitsFor(s *engine.Snapshot) string {
 	if unchecked+held == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d checks without a verdict, %d departing real servers held%s", unchecked, held, first)
+	return fmt.Sprintf("checks without a verdict: %d, departing real servers held: %d%s", unchecked, held, first)
 }
 
 func (w *settler) say(format string, args ...any) {

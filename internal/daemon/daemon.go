@@ -211,6 +211,7 @@ func newDaemon(opts Options, cfg *config.Config, found diag.List) (*daemon, erro
 		c.Operate, c.Overrides = d.operate, d.engine.Overrides
 		c.Metrics = d.web.Metrics
 		d.control = c
+		c.OfferPlan(d.plan)
 		d.admit(cfg)
 	}
 	return d, nil

@@ -140,7 +140,7 @@ func served(found diag.List) []diag.Finding {
 // private reports whether a line may hold what is not for everybody.
 func private(line string) bool {
 	line = strings.ToLower(strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(line), "#sluice ")))
-	for _, part := range []string{"pass", "script", "notify", "misc_path", "quorum_up", "quorum_down", "auth", "secret", "token", "key"} {
+	for _, part := range []string{"pass", "script", "notify", "misc_path", "quorum_up", "quorum_down", "auth", "secret"} {
 		if strings.Contains(line, part) {
 			return true
 		}

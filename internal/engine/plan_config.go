@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"strings"
 
@@ -58,10 +59,10 @@ func changedVS(was, is *config.VirtualServer) PlanVirtualServer {
 
 // settings finds the keywords by which two configurations differ, in the language in
 // which they are written: what may differ is then what may be written, and nothing is
-// forgotten. The parts that are alike are left out by the caller, for the time it takes.
+// forgotten. Of a block that comes or goes the keywords in it are not told.
 func settings(was, is *config.Config) (out []PlanSetting) {
 	a, b := statements(was), statements(is)
-	var names []string
+	var names []statement
 	for name := range a {
 		names = append(names, name)
 	}
@@ -70,14 +71,20 @@ func settings(was, is *config.Config) (out []PlanSetting) {
 			names = append(names, name)
 		}
 	}
-	slices.Sort(names)
+	slices.SortFunc(names, func(x, y statement) int {
+		return cmp.Or(cmp.Compare(x.block, y.block), cmp.Compare(x.keyword, y.keyword))
+	})
 	for _, name := range names {
-		x, y := without(a[name], b[name]), without(b[name], a[name])
-		if len(x) == 0 && len(y) == 0 && slices.Equal(a[name], b[name]) {
+		block := statement{keyword: name.block}
+		if slices.Equal(a[name], b[name]) || name.block != "" && len(a[block]) != len(b[block]) {
 			continue
 		}
-		s := PlanSetting{Keyword: name}
-		if len(x) <= 1 && len(y) <= 1 && presentable(name, x) && presentable(name, y) {
+		s := PlanSetting{Keyword: name.keyword}
+		if name.block != "" {
+			s.Keyword = name.block + " " + name.keyword
+		}
+		x, y := without(a[name], b[name]), without(b[name], a[name])
+		if len(x) <= 1 && len(y) <= 1 && presentable(name.keyword, x) && presentable(name.keyword, y) {
 			s.From, s.To = strings.Join(x, ""), strings.Join(y, "")
 		}
 		out = append(out, s)
@@ -85,17 +92,35 @@ func settings(was, is *config.Config) (out []PlanSetting) {
 	return out
 }
 
+// statement is a keyword in a kind of block, "" for those that everything is in.
+type statement struct{ block, keyword string }
+
+var structure = []string{"global_defs", "virtual_server_group", "virtual_server", "real_server"}
+
 // statements are the arguments of each keyword of a printed configuration.
-func statements(c *config.Config) map[string][]string {
+func statements(c *config.Config) map[statement][]string {
 	var text bytes.Buffer
 	_ = config.Print(&text, c) // a buffer takes everything
-	all := map[string][]string{}
+	all := map[statement][]string{}
+	var blocks []string
 	for line := range strings.Lines(text.String()) {
 		words := strings.Fields(strings.TrimPrefix(strings.TrimSpace(line), "#sluice "))
-		if len(words) == 0 || words[0] == "}" {
+		switch {
+		case len(words) == 0:
+			continue
+		case words[0] == "}":
+			blocks = blocks[:max(len(blocks)-1, 0)]
 			continue
 		}
-		all[words[0]] = append(all[words[0]], strings.Join(slices.DeleteFunc(words[1:], func(w string) bool { return w == "{" }), " "))
+		at := statement{keyword: words[0]}
+		if n := len(blocks); n > 0 && !slices.Contains(structure, blocks[n-1]) {
+			at.block = blocks[n-1]
+		}
+		args := words[1:]
+		if last := len(words) - 1; words[last] == "{" {
+			blocks, args = append(blocks, words[0]), words[1:last]
+		}
+		all[at] = append(all[at], strings.Join(args, " "))
 	}
 	return all
 }
