@@ -65,6 +65,9 @@ func varied(rt *rapid.T) *config.Config {
 			if one(5, "track_file") {
 				rc.TrackFiles = []config.TrackFileUse{{Name: "f", Weight: rapid.Int64Range(0, 1).Draw(rt, "file weight")}}
 			}
+			if one(5, "file_check") {
+				rc.Checkers = append(rc.Checkers, &config.Checker{Kind: config.FileCheck, File: &config.TrackFileUse{Name: "f"}})
+			}
 			if one(5, "method") {
 				rc.Forward.Method = config.DR
 			}
@@ -81,10 +84,10 @@ func varied(rt *rapid.T) *config.Config {
 
 // happening is something that goes before a reload.
 type happening struct {
-	What         string
-	VS, RS, N    int
-	Up           bool
-	configuraton *config.Config
+	What          string
+	VS, RS, N     int
+	Up            bool
+	configuration *config.Config
 }
 
 // happenings draws a life: each element of What "reload" has a configuration.
@@ -96,7 +99,7 @@ func happenings(rt *rapid.T) []happening {
 			N: rapid.IntRange(0, 60).Draw(rt, "n"), Up: rapid.Bool().Draw(rt, "up"),
 		}
 		if h.What == "reload" {
-			h.configuraton = varied(rt)
+			h.configuration = varied(rt)
 		}
 		return h
 	}), 1, 25).Draw(rt, "life")
@@ -129,7 +132,7 @@ func play(t *testing.T, first *config.Config, hs []happening, last *config.Confi
 		ctx, cancel := context.WithCancelCause(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- l.e.Run(ctx) }()
-		for _, h := range append(hs, happening{What: "reload", configuraton: last}) {
+		for _, h := range append(hs, happening{What: "reload", configuration: last, N: 5}) {
 			l.happen(h)
 			synctest.Wait()
 		}
@@ -164,14 +167,16 @@ func (l *life) happen(h happening) {
 		}
 		_, _ = l.e.Operate(l.Context(), c) // it may be unknown
 	case "file":
-		l.files["f"] = int64(h.N % 2)
-		l.e.FileValue("f", l.files["f"])
+		// A watcher may not have seen it yet, and a reload reads it.
+		if l.files["f"] = int64(h.N % 2); h.Up {
+			l.e.FileValue("f", l.files["f"])
+		}
 	case "connections", "drift":
 		l.meddle(h)
 	case "time":
 		time.Sleep(time.Duration(h.N) * time.Second)
 	case "reload":
-		l.compare(h.configuraton)
+		l.compare(mixed(l.e.running.Load(), h.configuration, h.N))
 	}
 }
 
@@ -205,6 +210,20 @@ func (l *life) meddle(h happening) {
 		d.Weight = uint32(h.N % 4)
 		_ = l.table.SetDest(l.Context(), s, d)
 	}
+}
+
+// mixed keeps some virtual servers of the configuration that runs, as another file would
+// have them.
+func mixed(runs, cfg *config.Config, keep int) *config.Config {
+	mix := *again(cfg)
+	for i, vc := range mix.VirtualServers {
+		for _, was := range again(runs).VirtualServers {
+			if was.Key == vc.Key && keep>>i&1 == 1 {
+				mix.VirtualServers[i] = was
+			}
+		}
+	}
+	return &mix
 }
 
 // compare plans a reload, does it, and looks at what both did.
