@@ -176,7 +176,7 @@ func (l *life) happen(h happening) {
 	case "time":
 		time.Sleep(time.Duration(h.N) * time.Second)
 	case "reload":
-		l.compare(mixed(l.e.running.Load(), h.configuration, h.N))
+		l.compare(keeping(l.e.running.Load(), h.configuration, h.N))
 	}
 }
 
@@ -212,9 +212,9 @@ func (l *life) meddle(h happening) {
 	}
 }
 
-// mixed keeps some virtual servers of the configuration that runs, as another file would
-// have them.
-func mixed(runs, cfg *config.Config, keep int) *config.Config {
+// keeping is a configuration with some virtual servers as those that run, of a file that
+// keeps them.
+func keeping(runs, cfg *config.Config, keep int) *config.Config {
 	mix := *again(cfg)
 	for i, vc := range mix.VirtualServers {
 		for _, was := range again(runs).VirtualServers {
