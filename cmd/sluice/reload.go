@@ -2,36 +2,75 @@ package main
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/sluice-lb/sluice/internal/control/render"
+	"github.com/sluice-lb/sluice/internal/engine"
 )
 
+// exitUnsettled is reload's: applied, and something still waited for at --timeout.
+const exitUnsettled = 2
+
+type reloadOptions struct {
+	wait, quiet bool
+	limit       time.Duration
+}
+
 func newReload(a *app) *cobra.Command {
-	return &cobra.Command{
+	var o reloadOptions
+	cmd := &cobra.Command{
 		Use:   "reload [options]",
 		Short: "have the daemon read its file again, and say how that ended",
-		Long: `Has the daemon read its file again and waits until that is applied or refused.
+		Long: `Has the daemon read its file again and waits until that is written to the kernel's
+table and compared with it, or refused. What was found in the file is said either way.
+
+With --wait it waits further, until every check has its first verdict and no departing
+real server is held any more (departure_hold). Drains go on by themselves.
 
 Exit statuses:
   0  applied
   1  refused: the old configuration goes on
+  2  applied, and what --wait waits for had not come at --timeout
   3  the daemon cannot be reached`,
 		Args: a.operands(0),
-		RunE: func(cmd *cobra.Command, _ []string) error { return ended(a.reload(cmd)) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return ended(a.reload(cmd, o)) },
 	}
+	flags := cmd.Flags()
+	flags.BoolVar(&o.wait, "wait", false, "wait until every newcomer is checked and nobody is held")
+	flags.DurationVar(&o.limit, "timeout", 5*time.Minute, "how `LONG` to wait with --wait; 0 for ever")
+	flags.BoolVar(&o.quiet, "quiet", false, "no progress")
+	return cmd
 }
 
-func (a *app) reload(cmd *cobra.Command) int {
-	ctx, cancel := limited(cmd)
+func (a *app) reload(cmd *cobra.Command, o reloadOptions) int {
+	ctx, cancel := long(cmd)
 	defer cancel()
 	r, err := a.client().Reload(ctx)
-	switch {
-	case err != nil:
+	if err != nil {
 		return a.failed(cmd, err, exitUnreachable)
-	case !r.OK:
+	}
+	_ = render.Findings(a.stderr, r.Findings, colour(a.stderr))
+	if !r.OK {
 		fmt.Fprintf(a.stderr, "refused, the old configuration goes on: %s\n", r.Error)
 		return 1
 	}
-	fmt.Fprintln(a.stdout, "reloaded")
-	return exitOK
+	fmt.Fprintln(a.stdout, "reloaded"+came(r.Done))
+	if !o.wait {
+		return exitOK
+	}
+	w := &settler{status: a.client().Status, limit: o.limit, quiet: o.quiet, terminal: terminal(a.stderr), out: a.stderr}
+	return w.wait(cmd.Context())
+}
+
+// came says what a reload came to; nothing for a daemon that does not say.
+func came(d *engine.Reloaded) string {
+	switch {
+	case d == nil:
+		return ""
+	case *d == engine.Reloaded{}:
+		return ": nothing changed"
+	}
+	return fmt.Sprintf(": %d operations; virtual servers: %d added, %d changed, %d removed", d.Operations, d.Added, d.Changed, d.Removed)
 }

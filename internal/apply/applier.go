@@ -75,18 +75,9 @@ func New(conn IPVS, vss []*VirtualServer, log *slog.Logger) *Applier {
 }
 
 func (a *Applier) configure(vss []*VirtualServer) {
-	a.vss, a.byKey, a.owners = nil, make(map[config.VSKey]*claim, len(vss)), make(map[ipvs.ServiceKey][]*claim, len(vss))
-	for _, vs := range vss {
-		c := newClaim(vs)
-		c.order = len(a.vss)
-		a.vss = append(a.vss, c)
-		a.byKey[vs.Key] = c
-		for _, s := range vs.Services {
-			// The same entry twice is one claim.
-			if cs := a.owners[s.ServiceKey]; len(cs) == 0 || cs[len(cs)-1] != c {
-				a.owners[s.ServiceKey] = append(cs, c)
-			}
-		}
+	a.vss, a.byKey, a.owners = make([]*claim, len(vss)), make(map[config.VSKey]*claim, len(vss)), make(map[ipvs.ServiceKey][]*claim, len(vss))
+	for i, vs := range vss {
+		a.enrol(newClaim(vs), i)
 	}
 }
 

@@ -91,7 +91,7 @@ func (c *Client) StatusJSON(ctx context.Context, parts ...Part) ([]byte, error) 
 // A configuration that was refused is a result, not an error.
 func (c *Client) Reload(ctx context.Context) (engine.Reload, error) {
 	var r engine.Reload
-	b, err := c.do(ctx, http.MethodPost, "/v1/reload", nil)
+	b, err := c.within(ctx, longTimeout, http.MethodPost, "/v1/reload", nil)
 	if err != nil {
 		return r, err
 	}
@@ -103,7 +103,12 @@ func (c *Client) Reload(ctx context.Context) (engine.Reload, error) {
 
 // do makes a request with a body or, if that is nil, without.
 func (c *Client) do(ctx context.Context, method, path string, body []byte) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, clientTimeout)
+	return c.within(ctx, clientTimeout, method, path, body)
+}
+
+// within is do for what may take longer.
+func (c *Client) within(ctx context.Context, limit time.Duration, method, path string, body []byte) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, "http://sluiced"+path, bytes.NewReader(body))
 	if err != nil {
@@ -111,13 +116,13 @@ func (c *Client) do(ctx context.Context, method, path string, body []byte) ([]by
 	}
 	res, err := c.http.Do(req)
 	if err != nil {
-		return nil, c.explain(err)
+		return nil, c.explain(err, limit)
 	}
 	defer res.Body.Close()
 	b, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
 	switch {
 	case err != nil:
-		return nil, c.explain(err)
+		return nil, c.explain(err, limit)
 	case len(b) > maxAnswer:
 		return nil, fmt.Errorf("the daemon's answer is longer than %d MB", maxAnswer>>20)
 	case res.StatusCode == http.StatusOK:
@@ -150,7 +155,7 @@ func (c *Client) unreadable(err error) error {
 }
 
 // explain turns a failure of the transport into what an operator can act on.
-func (c *Client) explain(err error) error {
+func (c *Client) explain(err error, limit time.Duration) error {
 	var ne net.Error
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -162,7 +167,7 @@ func (c *Client) explain(err error) error {
 	case errors.Is(err, context.Canceled):
 		return fmt.Errorf("ask sluiced on %s: %w", c.path, context.Canceled)
 	case errors.As(err, &ne) && ne.Timeout():
-		return fmt.Errorf("sluiced does not answer on %s (waited %v): %w", c.path, clientTimeout, context.DeadlineExceeded)
+		return fmt.Errorf("sluiced does not answer on %s (waited %v): %w", c.path, limit, context.DeadlineExceeded)
 	}
 	return fmt.Errorf("ask sluiced on %s: %w", c.path, err)
 }

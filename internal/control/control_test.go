@@ -111,7 +111,7 @@ func TestStatusAndReloadRoundTrip(t *testing.T) {
 		t.Errorf("raw status %s, %v", raw, err)
 	}
 	r, err := c.Reload(t.Context())
-	if err != nil || r != want {
+	if err != nil || !cmp.Equal(r, want) {
 		t.Errorf("reload %+v, %v; want %+v", r, err, want)
 	}
 	who := fmt.Sprintf("uid=%d pid=%d", os.Getuid(), os.Getpid())
@@ -418,13 +418,13 @@ func TestClientErrorsSpeakToPeople(t *testing.T) {
 	if _, err := NewClient(path).Status(t.Context()); !errors.Is(err, fs.ErrNotExist) || !strings.HasPrefix(err.Error(), "is sluiced running? looked for "+path) {
 		t.Errorf("no socket: %v", err)
 	}
-	perm := NewClient(path).explain(&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", unix.EACCES)})
+	perm := NewClient(path).explain(&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", unix.EACCES)}, clientTimeout)
 	if !errors.Is(perm, fs.ErrPermission) || !strings.Contains(perm.Error(), "is for root") {
 		t.Errorf("permission, socket not visible: %v", perm)
 	}
 	s := mustListen(t, path)
 	defer s.Close()
-	perm = NewClient(path).explain(&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", unix.EACCES)})
+	perm = NewClient(path).explain(&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", unix.EACCES)}, clientTimeout)
 	if os.Getuid() == 0 && !strings.Contains(perm.Error(), "is for user root and group root; use sudo") {
 		t.Errorf("permission: %v", perm)
 	}

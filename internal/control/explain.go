@@ -105,13 +105,13 @@ func (c *Client) Test(ctx context.Context, vs, rs string, tell func(engine.Trial
 	}
 	res, err := c.http.Do(req)
 	if err != nil {
-		return c.explain(err)
+		return c.explain(err, clientTimeout)
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
 		b, err := io.ReadAll(io.LimitReader(res.Body, maxTrialLine))
 		if err != nil {
-			return c.explain(err)
+			return c.explain(err, clientTimeout)
 		}
 		return notDone(res, b)
 	}
@@ -133,7 +133,7 @@ func (c *Client) Test(ctx context.Context, vs, rs string, tell func(engine.Trial
 		}
 	}
 	if err := lines.Err(); err != nil {
-		return c.explain(err)
+		return c.explain(err, clientTimeout)
 	}
 	return fmt.Errorf("the daemon ended before the test did: %w", io.ErrUnexpectedEOF)
 }

@@ -17,7 +17,7 @@ func (c *Client) PID(ctx context.Context) (int, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", c.path)
 	if err != nil {
-		return 0, c.explain(err)
+		return 0, c.explain(err, clientTimeout)
 	}
 	defer conn.Close()
 	raw, err := conn.(*net.UnixConn).SyscallConn()

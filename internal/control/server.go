@@ -212,6 +212,7 @@ func (s *Server) reload(w http.ResponseWriter, r *http.Request) {
 		uid, pid := peer(r.Context())
 		s.Log.Info("Reload asked for over the control socket", "uid", uid, "pid", pid)
 	}
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(longTimeout))
 	answer(w, http.StatusOK, s.Reload(r.Context()))
 }
 

@@ -45,12 +45,16 @@ func known(found diag.List) map[string]bool {
 // an error that the running one has too is the operator's choice, a new one is a
 // slip that must not change a table that works.
 func (d *daemon) acceptable(cfg *config.Config, found diag.List) error {
+	return acceptable(d.config, cfg, d.errors, found)
+}
+
+func acceptable(running, cfg *config.Config, errors map[string]bool, found diag.List) error {
 	for _, f := range found {
-		if f.Severity >= diag.Error && !d.errors[f.Key()] {
+		if f.Severity >= diag.Error && !errors[f.Key()] {
 			return fmt.Errorf("an error that the running configuration does not have: %s", f)
 		}
 	}
-	g, was := cfg.Global, d.config.Global
+	g, was := cfg.Global, running.Global
 	if g.NetNamespace != was.NetNamespace || g.NetNamespaceIPVS != was.NetNamespaceIPVS || g.NetNamespaceIPVSSet != was.NetNamespaceIPVSSet {
 		return fmt.Errorf("net_namespace or net_namespace_ipvs changed, which needs a restart")
 	}

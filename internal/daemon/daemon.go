@@ -145,6 +145,8 @@ type daemon struct {
 	reloading sync.Mutex
 	config    *config.Config
 	errors    map[string]bool
+	// planning is held by the one plan at a time.
+	planning sync.Mutex
 
 	notify  *Notifier
 	sched   *checker.Front
@@ -218,6 +220,7 @@ func newDaemon(opts Options, cfg *config.Config, found diag.List) (*daemon, erro
 		c.OfferExplain(d.engine.Explain)
 		c.OfferTest(d.engine.Test)
 		d.control = c
+		c.OfferPlan(d.plan)
 		d.admit(cfg)
 	}
 	return d, nil
@@ -441,7 +444,7 @@ func (d *daemon) reload(ctx context.Context) engine.Reload {
 		if err := d.engine.ReloadFailed(ctx, err); err != nil {
 			d.log.Error("The refusal does not show in status", "err", err)
 		}
-		return engine.Reload{At: begun, Error: err.Error()}
+		return engine.Reload{At: begun, Error: err.Error(), Findings: served(found)}
 	}
 	saveNew := d.dumps.before(d.config, cfg)
 	// Before the engine tells of what the reload changed.
@@ -451,7 +454,8 @@ func (d *daemon) reload(ctx context.Context) engine.Reload {
 	d.pingRefused(ctx, cfg)
 	d.lacks(ctx, cfg)
 	d.threadsStay(cfg)
-	if err := d.engine.Reload(ctx, cfg); err != nil {
+	done, err := d.engine.ReloadTo(ctx, cfg)
+	if err != nil {
 		d.log.Error("Reload not finished", "err", err)
 		return engine.Reload{At: begun, Error: err.Error()}
 	}
@@ -459,7 +463,7 @@ func (d *daemon) reload(ctx context.Context) engine.Reload {
 	saveNew()
 	d.table.reloaded(cfg.Global, d.engine.Overview().Kernel.OK)
 	d.log.Info("Reloaded", "file", d.opts.File, "virtual_servers", len(cfg.VirtualServers), "took", time.Since(begun).Round(time.Millisecond))
-	return engine.Reload{At: begun, OK: true}
+	return engine.Reload{At: begun, OK: true, Findings: served(found), Done: &done}
 }
 
 // healthy reports whether the loop turns: the watchdog's question.

@@ -46,5 +46,33 @@ func (f *files) Watch(tfs []*config.TrackFile) map[string]int64 {
 	return values
 }
 
+// look returns the values that Watch would, without watching. A file that is watched
+// already has its value; any other is opened only if it may be.
+func (f *files) look(running []*config.TrackFile, open bool) func([]*config.TrackFile) map[string]int64 {
+	at := make(map[string]string, len(running))
+	for _, tf := range running {
+		at[tf.Name] = tf.Path
+	}
+	return func(tfs []*config.TrackFile) map[string]int64 {
+		known := f.watcher.Values()
+		values := make(map[string]int64, len(tfs))
+		for _, tf := range tfs {
+			switch v, watched := known[tf.Name]; {
+			case watched && at[tf.Name] == tf.Path:
+				values[tf.Name] = v.Value
+			case !open:
+				values[tf.Name] = 0
+			default:
+				value, _, err := trackfile.Read(tf.Path)
+				if err != nil {
+					value = v.Value // as the watcher keeps it
+				}
+				values[tf.Name] = value
+			}
+		}
+		return values
+	}
+}
+
 // Run watches until the context ends.
 func (f *files) Run(ctx context.Context) error { return f.watcher.Run(ctx) }

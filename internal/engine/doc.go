@@ -68,6 +68,27 @@
 //
 // A label is put to the log's lines in one place, by the names in them: no line, and no
 // event made of one, can forget it.
+// # What a reload would do
+//
+// Plan is a rehearsal: the very code of a reload runs on a copy of the state, over a
+// copy of the table, with a schedule that runs nothing and nobody to be told. A second
+// code that predicts the first would have to know holds, floors, trust, shared
+// services, drains and drift as well, and be wrong as soon as one of them changes. A
+// property test holds the plan to the operations that the reload then makes.
+//
+// The loop copies plain memory, after a turn that left nothing to be written behind;
+// what the copies need besides (indexes, places, tasks) is made, and the rehearsal
+// run, by who asked for the plan. The table is read over the connection that Status has,
+// or in observe mode from the copy that is written to. If the loop wrote meanwhile both are
+// taken again. A test knows all fields of what is copied, so that a new one is not forgotten.
+//
+// The rehearsal's table is ipvstest's, which its conformance suite holds to the kernel:
+// what it refuses, lists and in which order decides what a reload goes on to do. What it
+// does not know, since this kernel lacks a module or the machine has an address, the
+// plan does not foresee; nor what happens between plan and reload.
+//
+// What of the configuration changes is found in its printed form (config.Print), so that
+// no keyword is forgotten. Of values only numbers and words that choose are told.
 //
 // # Operators' orders
 //

@@ -142,6 +142,8 @@ type Engine struct {
 	operator json.RawMessage
 	saving   saving
 	stopping stopping
+	// rehearsal: it is a copy that finds out what a reload would do, and nobody is told.
+	rehearsal bool
 
 	started   time.Time
 	reload    Reload

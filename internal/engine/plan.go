@@ -71,6 +71,20 @@ func planned(from, to *config.Config) *plan {
 	return p
 }
 
+// counts are the numbers of virtual servers that it is about.
+func (p *plan) counts() Reloaded {
+	r := Reloaded{Removed: len(p.gone)}
+	for _, s := range p.steps {
+		switch {
+		case s.was == nil:
+			r.Added++
+		case s.was != s.vc:
+			r.Changed++
+		}
+	}
+	return r
+}
+
 // inherit is a virtual server with those of its real servers that stay as they were
 // in the very place where they were: a pointer tells that then.
 func inherit(was, vc *config.VirtualServer) *config.VirtualServer {

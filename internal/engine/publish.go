@@ -66,6 +66,10 @@ func (e *Engine) markHead(vs *server) {
 
 // publish makes the pieces that are out of date.
 func (e *Engine) publish(now time.Time) {
+	if e.rehearsal {
+		e.told()
+		return
+	}
 	was := e.published.Load()
 	first := was.head.Generation == 0
 	if len(e.touched) == 0 && !e.allTouched && !e.headTouched && !e.tableTouched && !e.moved && !first {
@@ -115,6 +119,12 @@ func (e *Engine) publish(now time.Time) {
 	} else {
 		p.orders, p.places, p.head.Overrides = was.orders, was.places, was.head.Overrides
 	}
+	e.told()
+	e.published.Store(p)
+}
+
+// told has nothing to be published any more.
+func (e *Engine) told() {
 	for vs := range e.touched {
 		vs.marked = vs.marked[:0]
 		if cap(vs.marked) > 1000 {
@@ -126,7 +136,6 @@ func (e *Engine) publish(now time.Time) {
 	}
 	clear(e.touched)
 	e.allTouched, e.headTouched, e.tableTouched, e.moved = false, false, false, false
-	e.published.Store(p)
 }
 
 // unclaimed counts the services that leave: each of them drains or is to be deleted.

@@ -17,7 +17,21 @@ type reloadEvent struct {
 	plan *plan
 	// applied is told whether the plan held; if it did, when all of it is written, or
 	// was refused, and the table was compared too.
-	applied chan bool
+	applied chan reloaded
+}
+
+type reloaded struct {
+	ok bool
+	Reloaded
+}
+
+// Reloaded is what a reload came to: what was written to the table, what was put back
+// of it included, and how many virtual servers came, changed and went.
+type Reloaded struct {
+	Operations uint64 `json:"operations"`
+	Added      int    `json:"virtual_servers_added"`
+	Changed    int    `json:"virtual_servers_changed"`
+	Removed    int    `json:"virtual_servers_removed"`
 }
 
 // Reload swaps in a configuration that has been validated and returns when it is
@@ -25,17 +39,23 @@ type reloadEvent struct {
 // caller's goroutine. What the kernel refuses is retried and no error here; the error
 // says that the loop did not answer.
 func (e *Engine) Reload(ctx context.Context, cfg *config.Config) error {
+	_, err := e.ReloadTo(ctx, cfg)
+	return err
+}
+
+// ReloadTo is Reload, and says what it came to.
+func (e *Engine) ReloadTo(ctx context.Context, cfg *config.Config) (Reloaded, error) {
 	for {
 		// Another reload may get ahead of this one; then the difference is another.
-		ev := reloadEvent{planned(e.running.Load(), cfg), make(chan bool, 1)}
+		ev := reloadEvent{planned(e.running.Load(), cfg), make(chan reloaded, 1)}
 		e.inbox.send(ev)
 		select {
-		case ok := <-ev.applied:
-			if ok {
-				return nil
+		case r := <-ev.applied:
+			if r.ok {
+				return r.Reloaded, nil
 			}
 		case <-ctx.Done():
-			return fmt.Errorf("reload: %w", context.Cause(ctx))
+			return Reloaded{}, fmt.Errorf("reload: %w", context.Cause(ctx))
 		}
 	}
 }
@@ -55,9 +75,10 @@ func (e *Engine) configure(cfg *config.Config, names labels) {
 func (ev reloadEvent) handle(e *Engine) {
 	p := ev.plan
 	if p.from != e.config {
-		ev.applied <- false
+		ev.applied <- reloaded{}
 		return
 	}
+	before, done := e.applier.Operations(), p.counts()
 	e.configure(p.to, p.labels)
 	e.generation++
 	e.globalsDue, e.globalsAt = true, time.Time{}
@@ -80,7 +101,10 @@ func (ev reloadEvent) handle(e *Engine) {
 	e.applied = e.reload.At
 	e.headTouched = true
 	e.reconcile.after = append(e.reconcile.after, func() {
-		e.written = append(e.written, func() { ev.applied <- true })
+		e.written = append(e.written, func() {
+			done.Operations = e.applier.Operations() - before
+			ev.applied <- reloaded{true, done}
+		})
 	})
 }
 

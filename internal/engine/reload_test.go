@@ -23,12 +23,12 @@ import (
 // change carries a plan out on an engine that does not run.
 func (e *Engine) change(tb testing.TB, p *plan) {
 	tb.Helper()
-	ev := reloadEvent{p, make(chan bool, 1)}
+	ev := reloadEvent{p, make(chan reloaded, 1)}
 	ev.handle(e)
 	for len(ev.applied) == 0 {
 		e.turn(tb.Context())
 	}
-	if !<-ev.applied {
+	if !(<-ev.applied).ok {
 		tb.Fatal("the plan was for another configuration")
 	}
 }
@@ -147,7 +147,7 @@ func TestReloadWritesBeforeItCompares(t *testing.T) {
 	e, table := still(t, many(3, 2), &counting{})
 	next := again(e.config)
 	next.VirtualServers[0].RealServers[0].Weight = 7
-	ev := reloadEvent{planned(e.running.Load(), next), make(chan bool, 1)}
+	ev := reloadEvent{planned(e.running.Load(), next), make(chan reloaded, 1)}
 	reads := 0
 	table.FailReads(func(ipvs.ServiceKey) error { reads++; return nil })
 	ops := e.applier.Operations()
@@ -171,10 +171,10 @@ func TestReloadPlansAgain(t *testing.T) {
 	in(t, func(r *rig) {
 		r.start(conf(1, 2))
 		r.pass(20 * time.Second)
-		stale := reloadEvent{planned(r.e.running.Load(), conf(1, 3)), make(chan bool, 1)}
+		stale := reloadEvent{planned(r.e.running.Load(), conf(1, 3)), make(chan reloaded, 1)}
 		r.reload(conf(1, 4))
 		r.e.inbox.send(stale)
-		if <-stale.applied {
+		if (<-stale.applied).ok {
 			t.Error("a plan for another configuration was carried out")
 		}
 		done := make(chan error, 8)
@@ -487,7 +487,7 @@ func reloads(b *testing.B, e *Engine, nexts [2]*config.Config) {
 		begun := time.Now()
 		p := planned(e.running.Load(), nexts[n%2])
 		planAt := time.Now()
-		ev := reloadEvent{p, make(chan bool, 1)}
+		ev := reloadEvent{p, make(chan reloaded, 1)}
 		ev.handle(e)
 		e.turn(b.Context())
 		applyAt := time.Now()

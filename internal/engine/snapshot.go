@@ -3,6 +3,7 @@ package engine
 import (
 	"time"
 
+	"github.com/sluice-lb/sluice/internal/config/diag"
 	"github.com/sluice-lb/sluice/pkg/ipvs"
 )
 
@@ -53,6 +54,10 @@ type Reload struct {
 	At    time.Time `json:"at"`
 	OK    bool      `json:"ok"`
 	Error string    `json:"error,omitempty"`
+	// Findings are those of the file, and Done what was done; both only in the answer
+	// to who asked for the reload.
+	Findings []diag.Finding `json:"findings,omitempty"`
+	Done     *Reloaded      `json:"done,omitempty"`
 }
 
 // Kernel tells whether the kernel's table can be written and read.
