@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-lb/sluice/internal/config"
+	"github.com/sluice-lb/sluice/internal/event"
 	"github.com/sluice-lb/sluice/pkg/ipvs"
 )
 
@@ -46,7 +47,7 @@ func (a *Applier) Adopt(ctx context.Context) error {
 		a.remembered = nil
 	}
 	if adopted > 0 {
-		a.log.Info("Services that are configured were in the IPVS table, taking them over as they are", "services", adopted)
+		a.log.Info("Services that are configured were in the IPVS table, taking them over as they are", event.Key, event.ServiceAdopted, "services", adopted)
 	}
 	return err
 }
@@ -57,7 +58,7 @@ func (a *Applier) tellAdopted(k ipvs.ServiceKey, held *actual) {
 	if len(cs) == 0 {
 		return
 	}
-	args := []any{"service", k.String(), "destinations", held.len()}
+	args := []any{event.Key, event.ServiceDiffers, "service", k.String(), "destinations", held.len()}
 	for i, c := range cs {
 		for _, s := range c.vs.Services {
 			if i == 0 && s.ServiceKey == k && !sameService(s, held.service) {
@@ -75,7 +76,7 @@ func (a *Applier) tellAdopted(k ipvs.ServiceKey, held *actual) {
 	if len(strangers) > 0 {
 		args = append(args, "not_configured", strings.Join(strangers, " "))
 	}
-	if len(args) > 4 {
+	if len(args) > 6 {
 		a.log.Warn("Taking over a service that was in the IPVS table and is not as configured; what is not configured drains", args...)
 	}
 }

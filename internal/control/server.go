@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sluice-lb/sluice/internal/engine"
+	"github.com/sluice-lb/sluice/internal/event"
 )
 
 // Limits of a request. Every one in this version is short, with a short body or none.
@@ -204,7 +205,7 @@ func (s *Server) status(w http.ResponseWriter, r *http.Request) {
 func (s *Server) reload(w http.ResponseWriter, r *http.Request) {
 	if s.Log != nil {
 		uid, pid := peer(r.Context())
-		s.Log.Info("Reload asked for over the control socket", "uid", uid, "pid", pid)
+		s.Log.Info("Reload asked for over the control socket", event.Key, event.Asked, "uid", uid, "pid", pid)
 	}
 	answer(w, http.StatusOK, s.Reload(r.Context()))
 }
