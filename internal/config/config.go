@@ -135,11 +135,20 @@ type Global struct {
 	// nowhere.
 	HTTPListen    netip.AddrPort
 	MetricsDetail MetricsDetail
+	// ControlGroup may ask and change over the control socket, ControlReadGroup ask; a
+	// name or a number, "" for nobody but root.
+	ControlGroup, ControlReadGroup Group
 	// ShareChecks has equal checks of several virtual servers run once.
 	ShareChecks bool
 	// CheckerThreads is how many threads lead the checks that need no goroutine; 0 is
 	// the default.
 	CheckerThreads int
+}
+
+// Group names a group of this machine's users.
+type Group struct {
+	Name string
+	Pos  diag.Pos
 }
 
 // Mail is how and to whom alerts are mailed. Nothing is mailed without both To and

@@ -25,4 +25,10 @@ func (p *printer) observation(g *Global) {
 	if g.MetricsDetail != MetricsService {
 		p.ext("metrics_detail", g.MetricsDetail.String())
 	}
+	if g.ControlGroup.Name != "" {
+		p.ext("control_group", g.ControlGroup.Name)
+	}
+	if g.ControlReadGroup.Name != "" {
+		p.ext("control_read_group", g.ControlReadGroup.Name)
+	}
 }

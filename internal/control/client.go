@@ -132,6 +132,9 @@ func (c *Client) do(ctx context.Context, method, path string, body []byte) ([]by
 	if json.Unmarshal(b, &p) != nil || p.Error == "" {
 		p.Error = res.Status
 	}
+	if res.StatusCode == http.StatusForbidden {
+		return nil, fmt.Errorf("%w: %s", fs.ErrPermission, p.Error)
+	}
 	return nil, fmt.Errorf("%w: %s", ErrRefused, p.Error)
 }
 

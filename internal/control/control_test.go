@@ -40,6 +40,10 @@ func TestMain(m *testing.M) {
 		_ = s.Serve(context.Background())
 		os.Exit(0)
 	}
+	if path := os.Getenv("SLUICE_TEST_ASK"); path != "" {
+		asked(path) // the child of TestRights
+		os.Exit(0)
+	}
 	goleak.VerifyTestMain(m)
 }
 

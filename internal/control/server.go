@@ -10,9 +10,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/sluice-lb/sluice/internal/engine"
 	"github.com/sluice-lb/sluice/internal/event"
@@ -50,6 +49,7 @@ type Server struct {
 
 	socket *socket
 	routes []Route
+	access atomic.Pointer[Access]
 }
 
 // Right is what a path takes.
@@ -128,7 +128,7 @@ func (s *Server) Serve(ctx context.Context) error {
 			srv.Close()
 		}
 	})
-	err := srv.Serve(s.socket)
+	err := srv.Serve(&doorman{Listener: s.socket, server: s})
 	if !unhook() {
 		<-stopped
 	}
@@ -149,32 +149,38 @@ type problem struct {
 func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
 	if s.Status != nil {
-		mux.HandleFunc("GET /v1/status", s.status)
+		mux.HandleFunc("GET /v1/status", s.guarded(Read, s.status))
 	}
 	if s.Reload != nil {
-		mux.HandleFunc("POST /v1/reload", s.reload)
+		mux.HandleFunc("POST /v1/reload", s.guarded(Write, s.reload))
 	}
 	if s.Operate != nil {
-		mux.HandleFunc("POST /v1/operate", s.operate)
+		mux.HandleFunc("POST /v1/operate", s.guarded(Write, s.operate))
 	}
 	if s.Overrides != nil {
-		mux.HandleFunc("GET /v1/overrides", s.overrides)
+		mux.HandleFunc("GET /v1/overrides", s.guarded(Read, s.overrides))
 	}
 	if s.Handover != nil {
-		mux.HandleFunc("POST /v1/handover", s.handover)
+		mux.HandleFunc("POST /v1/handover", s.guarded(Write, s.handover))
 	}
 	if s.Metrics != nil {
-		mux.Handle("GET /metrics", s.Metrics)
+		mux.HandleFunc("GET /metrics", s.guarded(Read, s.Metrics.ServeHTTP))
 	}
 	bodies := map[string]int64{}
 	for _, r := range s.routes {
-		mux.HandleFunc(r.Pattern, r.Serve)
+		mux.HandleFunc(r.Pattern, s.guarded(r.Right, r.Serve))
 		bodies[r.Pattern] = r.MaxBody
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusNotFound, problem{"there is no " + r.Method + " " + r.URL.Path})
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// Whoever may not even read is told so before its request is.
+		if err := s.may(peerOf(r.Context()), Read); err != nil {
+			w.Header().Set("Connection", "close")
+			answer(w, http.StatusForbidden, problem{err.Error()})
+			return
+		}
 		_, pattern := mux.Handler(r)
 		r.Body = http.MaxBytesReader(w, r.Body, max(bodies[pattern], maxBody))
 		// Read to its end, so that a body that is too long is refused before
@@ -219,33 +225,4 @@ func answer(w http.ResponseWriter, code int, v any) {
 	w.WriteHeader(code)
 	// An error here is the client's departure.
 	_, _ = w.Write(append(b, '\n'))
-}
-
-// peerKey is the context's key for who is at the other end (SO_PEERCRED).
-type peerKey struct{}
-
-func withPeer(ctx context.Context, c net.Conn) context.Context {
-	uc, ok := c.(*net.UnixConn)
-	if !ok {
-		return ctx
-	}
-	raw, err := uc.SyscallConn()
-	if err != nil {
-		return ctx
-	}
-	var cred *unix.Ucred
-	if raw.Control(func(fd uintptr) {
-		cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	}) != nil || err != nil {
-		return ctx
-	}
-	return context.WithValue(ctx, peerKey{}, cred)
-}
-
-// peer returns who asks; -1 and 0 if that is not known.
-func peer(ctx context.Context) (uid int64, pid int32) {
-	if c, ok := ctx.Value(peerKey{}).(*unix.Ucred); ok {
-		return int64(c.Uid), c.Pid
-	}
-	return -1, 0
 }

@@ -227,6 +227,7 @@ func newDaemon(opts Options, cfg *config.Config, found diag.List) (*daemon, erro
 		c.Operate, c.Overrides = d.operate, d.engine.Overrides
 		c.Metrics = d.web.Metrics
 		d.control = c
+		d.admit(cfg)
 	}
 	return d, nil
 }
@@ -448,6 +449,7 @@ func (d *daemon) reload(ctx context.Context) engine.Reload {
 	// Before the engine tells of what the reload changed.
 	d.outward.configure(cfg)
 	d.settle(cfg)
+	d.admit(cfg)
 	d.pingRefused(ctx, cfg)
 	d.threadsStay(cfg)
 	if err := d.engine.Reload(ctx, cfg); err != nil {
@@ -488,7 +490,7 @@ func load(opts Options) (*config.Config, diag.List) {
 	}
 	cfg, found := keyword.Load(opts.File, keyword.Options{Options: lang, Strict: opts.Strict})
 	opts.overrule(cfg)
-	return cfg, slices.Concat(withoutScripts(found, cfg), probeFindings(cfg), scriptFindings(cfg))
+	return cfg, slices.Concat(withoutScripts(found, cfg), probeFindings(cfg), scriptFindings(cfg), accessFindings(cfg))
 }
 
 // language gives the configuration language this machine's files, environment and

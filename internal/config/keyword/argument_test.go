@@ -29,6 +29,8 @@ var wrong = map[string][]struct{ args, allowed string }{
 		{"eth0 group 192.0.2.1", "224.0.0.0/4"}, {"eth0 group x", "IP address"}, {"eth0 VI_1 colour", "inst, id, maxlen, port, ttl, group"}, {"eth0 VI_1 7", "id 7"}, {"eth0 id", "0..255"}, {"eth0 inst", "VRRP_INSTANCE"},
 		{"sixteen_letters_", "1-15 bytes"}, {`""`, "1-15 bytes"},
 	},
+	"global_defs/control_group":        {{`""`, "name of a group"}, {`"load balancers"`, "name of a group"}, {"-x", "name of a group"}},
+	"global_defs/control_read_group":   {{"a/b", "name of a group"}},
 	"global_defs/http_listen":          {{"127.0.0.1", "127.0.0.1:9476"}, {":9476", "[::]:9476"}, {"localhost:80", "address with a port"}, {"127.0.0.1:0", "address with a port"}, {"127.0.0.1:65536", "address with a port"}},
 	"global_defs/checker_priority":     {{"20", "-20..19"}, {"-21", "-20..19"}, {"x", "-20..19"}},
 	"global_defs/checker_rt_priority":  {{"0", "1-99"}, {"100", "1-99"}, {"x", "1-99"}},

@@ -171,6 +171,8 @@ var examples = map[string]example{
 	"global_defs/umask":                  {args: "022"},
 	"global_defs/http_listen":            {args: "127.0.0.1:9999"},
 	"global_defs/include_check":          {args: "read"},
+	"global_defs/control_group":          {args: "adm"},
+	"global_defs/control_read_group":     {args: "adm"},
 
 	"virtual_server/ip_family":               {args: "inet6", needs: "lvs_method TUN"},
 	"virtual_server/lvs_sched":               {args: "wrr"},

@@ -3,7 +3,9 @@ package keyword
 import (
 	"fmt"
 	"net/netip"
+	"regexp"
 
+	"github.com/sluice-lb/sluice/internal/config"
 	"github.com/sluice-lb/sluice/internal/config/syntax"
 )
 
@@ -26,4 +28,21 @@ func (f *frame) listenAddress(n *syntax.Node, w *syntax.Word) (netip.AddrPort, b
 		return netip.AddrPort{}, false
 	}
 	return at, true
+}
+
+// groupName is what groupadd(8) takes on all distributions, or a number.
+var groupName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,31}$`)
+
+// setGroup reads a group of users. Whether there is one is seen by the daemon.
+func setGroup(of func(*config.Global) *config.Group) func(*frame, *value) {
+	return func(f *frame, v *value) {
+		f.surplus(v.n, 1)
+		w := &v.n.Words[1]
+		if !groupName.MatchString(w.Text) {
+			f.report(codeWord, v.n, w, fmt.Sprintf("%s: %q is not the name of a group", v.n.Keyword(), w.Text),
+				"the line is ignored; write a name of /etc/group or a number")
+			return
+		}
+		*of(&f.b.raw.global) = config.Group{Name: w.Text, Pos: w.Pos}
+	}
 }

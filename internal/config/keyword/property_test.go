@@ -105,6 +105,8 @@ func drawConfig(t draw) *config.Config {
 	g.Drift = rapid.SampledFrom([]config.Drift{config.DriftRepair, config.DriftReport}).Draw(t, "drift")
 	g.HTTPListen = rapid.SampledFrom([]netip.AddrPort{{}, netip.MustParseAddrPort("127.0.0.1:9999"), netip.MustParseAddrPort("[::]:80")}).Draw(t, "http_listen")
 	g.MetricsDetail = rapid.SampledFrom([]config.MetricsDetail{config.MetricsService, config.MetricsServer}).Draw(t, "metrics_detail")
+	g.ControlGroup.Name = rapid.SampledFrom([]string{"", "adm", "4"}).Draw(t, "control_group")
+	g.ControlReadGroup.Name = rapid.SampledFrom([]string{"", "nogroup"}).Draw(t, "control_read_group")
 	g.CheckerThreads = rapid.SampledFrom([]int{config.DefaultCheckerThreads, 2, config.MaxCheckerThreads}).Draw(t, "threads")
 	drawDaemon(t, g)
 	if drawBool(t, "ssl") {

@@ -121,6 +121,8 @@ func globalRows() []keyword {
 					g.MetricsDetail = config.MetricsServer
 				}
 			})},
+		{name: "control_group", arg: custom("GROUP", 1), extension: true, def: "none", doc: "the group, by name or number, whose members may ask and change everything over the control socket, besides root; without it and `control_read_group` the socket is for root and the group root", set: setGroup(func(g *config.Global) *config.Group { return &g.ControlGroup })},
+		{name: "control_read_group", arg: custom("GROUP", 1), extension: true, def: "none", doc: "the group whose members may ask over the control socket and change nothing", set: setGroup(func(g *config.Global) *config.Group { return &g.ControlReadGroup })},
 		{name: "share_checks", arg: boolean(), extension: true, def: "on", doc: "real servers of several virtual servers with an equal check, at equal intervals, are asked once for all of them; each virtual server keeps its own retries, rise, weights and quorum",
 			set: g(func(g *config.Global, v *value) { g.ShareChecks = v.yes })},
 		{name: "checker_threads", arg: strictNumber(1, config.MaxCheckerThreads), extension: true, def: "1", doc: "threads that lead TCP_CHECK and plain HTTP_GET; read at the start",
