@@ -58,7 +58,7 @@ func (a *Applier) tellAdopted(k ipvs.ServiceKey, held *actual) {
 	if len(cs) == 0 {
 		return
 	}
-	args := []any{event.Key, event.ServiceDiffers, "service", k.String(), "destinations", held.len()}
+	args := []any{"service", k.String(), "destinations", held.len()}
 	for i, c := range cs {
 		for _, s := range c.vs.Services {
 			if i == 0 && s.ServiceKey == k && !sameService(s, held.service) {
@@ -76,8 +76,8 @@ func (a *Applier) tellAdopted(k ipvs.ServiceKey, held *actual) {
 	if len(strangers) > 0 {
 		args = append(args, "not_configured", strings.Join(strangers, " "))
 	}
-	if len(args) > 6 {
-		a.log.Warn("Taking over a service that was in the IPVS table and is not as configured; what is not configured drains", args...)
+	if len(args) > 4 {
+		a.log.Warn("Taking over a service that was in the IPVS table and is not as configured; what is not configured drains", append(args, event.Key, event.ServiceDiffers)...)
 	}
 }
 

@@ -65,14 +65,14 @@ var rules = []rule{
 	{pkg: "internal/notify/fifo", may: []string{"internal/config", "internal/script", "internal/event"}, libs: []string{xsys}},
 	{pkg: "internal/metrics", may: []string{"internal/engine", "internal/config", "pkg/ipvs"}, libs: []string{xsys}},
 	{pkg: "internal/web", may: none, libs: []string{"golang.org/x/net/netutil"}},
-	{pkg: "internal/control/render", may: []string{"internal/engine"}, libs: none, not: []string{"os/...", "net"}},
+	{pkg: "internal/control/render", may: []string{"internal/engine", "internal/event"}, libs: none, not: []string{"os/...", "net"}},
 	{pkg: "internal/control", not: []string{"internal/framework"}},
 	{pkg: "internal/daemon"},
 	{pkg: "internal/testkit", may: none, libs: []string{"go.uber.org/goleak/...", xsys}},
 
 	{pkg: "cmd/sluiced", may: []string{"internal/daemon", "internal/build"}},
 	// diag is a leaf, and its "did you mean" serves a mistyped verb as well.
-	{pkg: "cmd/sluice", may: []string{"internal/daemon", "internal/control", "internal/control/render", "internal/engine", "internal/build", "internal/config/diag"}},
+	{pkg: "cmd/sluice", may: []string{"internal/daemon", "internal/control", "internal/control/render", "internal/engine", "internal/build", "internal/config/diag", "internal/event"}},
 }
 
 var beyondCheckers = []string{"internal/framework", "internal/apply", "internal/engine", "pkg/ipvs/..."}

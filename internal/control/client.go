@@ -122,20 +122,26 @@ func (c *Client) do(ctx context.Context, method, path string, body []byte) ([]by
 		return nil, fmt.Errorf("the daemon's answer is longer than %d MB", maxAnswer>>20)
 	case res.StatusCode == http.StatusOK:
 		return bytes.TrimSpace(b), nil
-	case res.StatusCode == http.StatusNotFound:
-		return nil, fmt.Errorf("the daemon has no %s %s: %w; compare: sluice version, and the first line of sluice status", method, path, ErrVersion)
+	}
+	return nil, c.declined(res, method, path, b)
+}
+
+// declined is for an answer that is not what was asked for.
+func (c *Client) declined(res *http.Response, method, path string, b []byte) error {
+	if res.StatusCode == http.StatusNotFound {
+		return fmt.Errorf("the daemon has no %s %s: %w; compare: sluice version, and the first line of sluice status", method, path, ErrVersion)
 	}
 	if e := commandError(res.StatusCode, b); e != nil {
-		return nil, e
+		return e
 	}
 	var p problem
 	if json.Unmarshal(b, &p) != nil || p.Error == "" {
 		p.Error = res.Status
 	}
 	if res.StatusCode == http.StatusForbidden {
-		return nil, fmt.Errorf("%w: %s", fs.ErrPermission, p.Error)
+		return fmt.Errorf("%w: %s", fs.ErrPermission, p.Error)
 	}
-	return nil, fmt.Errorf("%w: %s", ErrRefused, p.Error)
+	return fmt.Errorf("%w: %s", ErrRefused, p.Error)
 }
 
 // unreadable is for an answer that is not what this release expects.

@@ -17,7 +17,8 @@ import (
 	"github.com/sluice-lb/sluice/internal/event"
 )
 
-// Limits of a request. Every one in this version is short, with a short body or none.
+// Limits of a request. Every one in this version is short, with a short body or none,
+// but for a stream of events, which lifts them.
 const (
 	maxHeader    = 8 << 10
 	maxBody      = 64 << 10
@@ -50,6 +51,8 @@ type Server struct {
 	socket *socket
 	routes []Route
 	access atomic.Pointer[Access]
+	// over is closed when the daemon stops, for streams to end.
+	over <-chan struct{}
 }
 
 // Right is what a path takes.
@@ -108,6 +111,7 @@ func (s *Server) Close() error { return s.socket.Close() }
 // Serve answers until the context is done, then lets answers in progress end,
 // removes the socket and returns nil.
 func (s *Server) Serve(ctx context.Context) error {
+	s.over = ctx.Done()
 	srv := &http.Server{
 		Handler:                      s.handler(),
 		MaxHeaderBytes:               maxHeader,

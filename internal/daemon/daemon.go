@@ -227,6 +227,7 @@ func newDaemon(opts Options, cfg *config.Config, found diag.List) (*daemon, erro
 		c.Operate, c.Overrides = d.operate, d.engine.Overrides
 		c.Metrics = d.web.Metrics
 		d.control = c
+		c.OfferEvents(d.events)
 		d.admit(cfg)
 	}
 	return d, nil

@@ -90,9 +90,9 @@ func (t *task) judge(e *Engine, o *checker.Outcome, was *lastOutcome, now time.T
 	if o.Result == checker.Unable {
 		t.due = since + r.DelayLoop
 		if was.result != unable || was.reason != o.Reason {
-			args := append(t.names(), event.Key, event.CheckUnable, "reason", o.Reason)
+			args := append(t.names(), "reason", o.Reason)
 			t.mu.Unlock()
-			e.log.Error("Check could not run, the last verdict stays", args...)
+			e.log.Error("Check could not run, the last verdict stays", append(args, event.Key, event.CheckUnable)...)
 			return r.DelayLoop
 		}
 		t.mu.Unlock()
