@@ -142,8 +142,8 @@ func (q *EventQuery) wants(e *event.Event) bool {
 		kind = kind || k == e.Kind
 	}
 	return kind && !e.Time.Before(q.Begin) &&
-		names(q.VS, e.VirtualServer, e.Attrs["service"], e.Attrs["label"], e.Attrs["vs_label"]) &&
-		names(q.RS, e.RealServer, e.Attrs["destination"], e.Attrs["label"], e.Attrs["rs_label"])
+		names(q.VS, e.VirtualServer, e.Attrs["service"], e.Attrs["vs_label"]) &&
+		names(q.RS, e.RealServer, e.Attrs["destination"], e.Attrs["rs_label"])
 }
 
 // names reports whether a text is a part of any of the names; "" is of all.

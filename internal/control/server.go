@@ -111,18 +111,7 @@ func (s *Server) Close() error { return s.socket.Close() }
 // Serve answers until the context is done, then lets answers in progress end,
 // removes the socket and returns nil.
 func (s *Server) Serve(ctx context.Context) error {
-	s.over = ctx.Done()
-	srv := &http.Server{
-		Handler:                      s.handler(),
-		MaxHeaderBytes:               maxHeader,
-		ReadTimeout:                  readTimeout,
-		WriteTimeout:                 writeTimeout,
-		IdleTimeout:                  readTimeout,
-		ErrorLog:                     slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
-		ConnContext:                  withPeer,
-		BaseContext:                  func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
-		DisableGeneralOptionsHandler: true,
-	}
+	srv := s.server(ctx)
 	stopped := make(chan struct{})
 	unhook := context.AfterFunc(ctx, func() {
 		defer close(stopped)
@@ -143,6 +132,22 @@ func (s *Server) Serve(ctx context.Context) error {
 		return fmt.Errorf("serve the control socket: %w", err)
 	}
 	return nil
+}
+
+// server answers requests until the context is done, and ends streams then.
+func (s *Server) server(ctx context.Context) *http.Server {
+	s.over = ctx.Done()
+	return &http.Server{
+		Handler:                      s.handler(),
+		MaxHeaderBytes:               maxHeader,
+		ReadTimeout:                  readTimeout,
+		WriteTimeout:                 writeTimeout,
+		IdleTimeout:                  readTimeout,
+		ErrorLog:                     slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
+		ConnContext:                  withPeer,
+		BaseContext:                  func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
+		DisableGeneralOptionsHandler: true,
+	}
 }
 
 // problem is the body of every answer that is not 200.

@@ -18,11 +18,12 @@ const fieldPrefix = "SLUICE_"
 
 // fieldNames are those of attributes that have a better one in the journal than their
 // own.
-var fieldNames = map[string]string{"vs": "VIRTUAL_SERVER", "rs": "REAL_SERVER"}
+var fieldNames = map[string]string{"vs": "VIRTUAL_SERVER", "rs": "REAL_SERVER", "vs_label": "LABEL", "rs_label": "LABEL"}
 
 // journalHandler writes records with fields: MESSAGE is the line that the text log has,
 // so that grep finds what it always found, and each attribute is SLUICE_NAME besides:
-// SLUICE_EVENT, SLUICE_VIRTUAL_SERVER, SLUICE_REAL_SERVER, SLUICE_REASON. What the
+// SLUICE_EVENT, SLUICE_VIRTUAL_SERVER, SLUICE_REAL_SERVER, SLUICE_LABEL (once for each
+// that has one), SLUICE_REASON. What the
 // journal does not take at once goes the way of a line without fields.
 type journalHandler struct {
 	lines  *textHandler

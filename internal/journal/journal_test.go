@@ -1,16 +1,10 @@
 package journal
 
 import (
-	"bytes"
-	"encoding/binary"
 	"errors"
-	"fmt"
-	"net"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -19,35 +13,6 @@ import (
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
-
-// decode reads the native protocol as its description says, with no knowledge of
-// Encode.
-func decode(b []byte) (fields []Field, err error) {
-	for len(b) > 0 {
-		i := bytes.IndexAny(b, "=\n")
-		if i <= 0 {
-			return nil, fmt.Errorf("no name in %q", b)
-		}
-		f := Field{Name: string(b[:i])}
-		sep := b[i]
-		b = b[i+1:]
-		size := bytes.IndexByte(b, '\n')
-		if sep == '\n' {
-			if len(b) < 8 {
-				return nil, fmt.Errorf("no size of %s", f.Name)
-			}
-			size = int(binary.LittleEndian.Uint64(b))
-			b = b[8:]
-		}
-		if size < 0 || size >= len(b) || b[size] != '\n' {
-			return nil, fmt.Errorf("%s does not end where it says", f.Name)
-		}
-		f.Value = string(b[:size])
-		b = b[size+1:]
-		fields = append(fields, f)
-	}
-	return fields, nil
-}
 
 func TestName(t *testing.T) {
 	for in, want := range map[string]string{
@@ -60,58 +25,11 @@ func TestName(t *testing.T) {
 	}
 }
 
-// listen is a journal.
-func listen(t *testing.T) (*net.UnixConn, string) {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "socket")
-	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
-	return c, path
-}
-
 // receive reads one record.
-func receive(t *testing.T, c *net.UnixConn) []Field {
+func receive(t *testing.T, j *testkit.Journal) (fields []Field) {
 	t.Helper()
-	if err := c.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	b, oob := make([]byte, 1<<20), make([]byte, 256)
-	n, oobn, _, _, err := c.ReadMsgUnix(b, oob)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b = b[:n]
-	if oobn > 0 {
-		msgs, err := unix.ParseSocketControlMessage(oob[:oobn])
-		if err != nil {
-			t.Fatal(err)
-		}
-		fds, err := unix.ParseUnixRights(&msgs[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		f := os.NewFile(uintptr(fds[0]), "record")
-		defer f.Close()
-		// The journal takes only what the sender cannot change any more.
-		seals, err := unix.FcntlInt(f.Fd(), unix.F_GET_SEALS, 0)
-		if want := unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE; err != nil || seals&want != want {
-			t.Errorf("seals %x, %v", seals, err)
-		}
-		st, err := f.Stat()
-		if err != nil {
-			t.Fatal(err)
-		}
-		b = make([]byte, st.Size())
-		if _, err := f.ReadAt(b, 0); err != nil {
-			t.Fatal(err)
-		}
-	}
-	fields, err := decode(b)
-	if err != nil {
-		t.Fatal(err)
+	for _, f := range j.Next(t) {
+		fields = append(fields, Field(f))
 	}
 	return fields
 }
@@ -127,7 +45,8 @@ func dial(t *testing.T, path string) *Writer {
 }
 
 func TestRecordsArriveWhole(t *testing.T) {
-	c, path := listen(t)
+	j := testkit.ListenJournal(t)
+	path := j.Path
 	w := dial(t, path)
 	for name, fields := range map[string][]Field{
 		"plain":    {{"MESSAGE", "Lost quorum"}, {"PRIORITY", "4"}},
@@ -140,7 +59,7 @@ func TestRecordsArriveWhole(t *testing.T) {
 			if err := w.Send(fields...); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(fields, receive(t, c)); diff != "" {
+			if diff := cmp.Diff(fields, receive(t, j)); diff != "" {
 				t.Errorf("(-want +got):\n%.2000s", diff)
 			}
 		})
@@ -150,7 +69,8 @@ func TestRecordsArriveWhole(t *testing.T) {
 // TestAJournalThatDoesNotRead: a sender is told at once, and goes on when it reads
 // again, or when another one is there.
 func TestAJournalThatDoesNotRead(t *testing.T) {
-	c, path := listen(t)
+	j := testkit.ListenJournal(t)
+	path := j.Path
 	w := dial(t, path)
 	sent := 0
 	var err error
@@ -163,11 +83,11 @@ func TestAJournalThatDoesNotRead(t *testing.T) {
 	if !errors.Is(err, unix.EAGAIN) {
 		t.Errorf("full: %v", err)
 	}
-	receive(t, c)
+	receive(t, j)
 	if err := w.Send(Field{"MESSAGE", "again"}); err != nil {
 		t.Errorf("after one was read: %v", err)
 	}
-	c.Close()
+	j.Close()
 	if err := w.Send(Field{"MESSAGE", "x"}); err == nil {
 		t.Error("without a journal nothing failed")
 	}
@@ -177,15 +97,11 @@ func TestAJournalThatDoesNotRead(t *testing.T) {
 	if err := w.Send(Field{"MESSAGE", "x"}); !errors.Is(err, unix.ENOENT) || !strings.Contains(err.Error(), path) {
 		t.Errorf("without its socket: %v", err)
 	}
-	c, err = net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	j = testkit.ListenJournalAt(t, path)
 	if err := w.Send(Field{"MESSAGE", "new"}); err != nil {
 		t.Error(err)
 	}
-	if got := receive(t, c); got[0].Value != "new" {
+	if got := receive(t, j); got[0].Value != "new" {
 		t.Errorf("got %v", got)
 	}
 }
@@ -202,11 +118,15 @@ func FuzzEncode(f *testing.F) {
 				want = append(want, f)
 			}
 		}
-		got, err := decode(Encode(nil, all...))
+		decoded, err := testkit.DecodeJournal(Encode(nil, all...))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want, append([]Field{}, got...)); diff != "" {
+		got := []Field{}
+		for _, f := range decoded {
+			got = append(got, Field(f))
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)
 		}
 	})
