@@ -95,10 +95,9 @@ func firstEvents(l *event.Log, q *EventQuery) (known uint64, a Events) {
 func (s *Server) follow(w http.ResponseWriter, r *http.Request, l *event.Log, q *EventQuery, known uint64, a Events) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	// A stream has no end that the limits of a request could wait for. What the client
-	// does not read within them still ends it.
+	// A stream has no end that the limit of an answer could wait for. What the client
+	// does not read within it still ends it.
 	c := http.NewResponseController(w)
-	_ = c.SetReadDeadline(time.Time{})
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	send := func(a Events) bool {
 		b, err := json.Marshal(a)

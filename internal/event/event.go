@@ -22,7 +22,8 @@
 // In a steady state nothing is written, be it a good one or a bad one: a line is a
 // change. What changes all the time is cut short (Limiter): of one topic of one subject
 // ten lines pass in a minute, then one line a minute that has the newest text and how
-// many it stands for. Events are in front of that and have all.
+// many it stands for. What somebody asked for always passes. Events are in front of that
+// and have all.
 //
 // Memory: the ring grows with what happened up to its size, texts are cut, and an event
 // holds a bounded number of attributes. A reader copies the part that it asks for and

@@ -118,6 +118,29 @@ func TestWhatIsAnEvent(t *testing.T) {
 	}
 }
 
+// TestLoggersOfOneOriginShareNothing: With has room for more attributes, and what one
+// record puts there is not the next one's.
+func TestLoggersOfOneOriginShareNothing(t *testing.T) {
+	l := NewLog(Size)
+	for n := range 9 {
+		log := slog.New(l.Handler(quiet))
+		for i := range n {
+			log = log.With(fmt.Sprint("a", i), i)
+		}
+		one, two := log.With("own", 2), log.With("own", 3)
+		log.Warn("x", "own", 0)
+		log.Warn("x", "own", 1)
+		one.Warn("x")
+		two.Warn("x")
+	}
+	all, _ := l.Since(0, 0)
+	for i, e := range all {
+		if e.Attrs["own"] != fmt.Sprint(i%4) {
+			t.Errorf("record %d has %v", i, e.Attrs)
+		}
+	}
+}
+
 type valuer struct{}
 
 func (valuer) LogValue() slog.Value { return slog.StringValue("resolved") }

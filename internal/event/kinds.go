@@ -9,11 +9,15 @@ type Kind string
 type Meta struct {
 	Kind  Kind
 	Level slog.Level
-	// Topic is shared by the kinds of which each replaces what the one before said.
+	// Topic is shared by the kinds of which each replaces what the one before said; ""
+	// is the message itself, and always for what is never held back.
 	Topic string
 	// Meaning is for docs/events.md, Example a line of the text log without its time.
 	Meaning, Example string
 }
+
+// always is the topic of what somebody asked for, and waits to read.
+const always = "-"
 
 // catalogue has what the block below defines, in its order.
 var catalogue []Meta
@@ -78,14 +82,14 @@ var (
 	HoldExpired = define("hold_expired", warn, "hold", "departure_hold: the old real servers drain though the new ones are not known to be good.", "Departing servers are held no longer, though those in their place have not passed their checks vs=[192.0.2.10]:tcp:80 why=\"departure_hold is over\"")
 	HoldStuck   = define("hold_stuck", fail, "hold", "departure_hold is over, and without the old real servers nothing would serve.", "departure_hold is over and no configured server can serve: those that the reload took away go on, or nothing would vs=[192.0.2.10]:tcp:80 waits_for=10.0.0.12:80")
 
-	OperatorDrain     = define("operator_drain", info, "operator_drain", "An operator has a real server drained.", "An operator drains a real server vs=[192.0.2.10]:tcp:80 rs=[10.0.0.11]:tcp:80 who=root reason=kernel")
-	OperatorUndrain   = define("operator_undrain", info, "operator_drain", "An operator has ended a drain.", "An operator's order is withdrawn order=drain vs=[192.0.2.10]:tcp:80 rs=10.0.0.11:80 who=root")
-	OperatorWeight    = define("operator_weight", info, "operator_weight", "An operator has set a weight.", "An operator sets a weight vs=[192.0.2.10]:tcp:80 rs=[10.0.0.11]:tcp:80 who=root reason=canary weight=1")
-	OperatorUnweight  = define("operator_unweight", info, "operator_weight", "An operator has given a weight back to the configuration.", "An operator's order is withdrawn order=weight vs=[192.0.2.10]:tcp:80 rs=10.0.0.11:80 who=root")
-	OperatorExpired   = define("operator_expired", info, "operator_expired", "The time of an operator's order is over.", "An operator's order ends, its time is over order=drain vs=[192.0.2.10]:tcp:80 rs=10.0.0.11:80")
-	OperatorForced    = define("operator_forced", warn, "operator_forced", "An operator insisted on what takes a pool below its quorum or floor.", "An operator's command is forced who=root against=\"[192.0.2.10]:tcp:80: weight 0 of 1 alive would be left, and its quorum needs 1\"")
-	OperatorRestored  = define("operator_restored", info, "operator_restored", "Orders that operators gave to an earlier process are in force.", "Operators' orders of an earlier process are in force orders=2")
-	OperatorForgotten = define("operator_forgotten", fail, "operator_restored", "Orders of operators could not be read or saved.", "Operators' orders of an earlier process cannot be read and are not in force: give them again err=\"unexpected end of JSON input\"")
+	OperatorDrain     = define("operator_drain", info, always, "An operator has a real server drained.", "An operator drains a real server vs=[192.0.2.10]:tcp:80 rs=[10.0.0.11]:tcp:80 who=root reason=kernel")
+	OperatorUndrain   = define("operator_undrain", info, always, "An operator has ended a drain.", "An operator's order is withdrawn order=drain vs=[192.0.2.10]:tcp:80 rs=10.0.0.11:80 who=root")
+	OperatorWeight    = define("operator_weight", info, always, "An operator has set a weight.", "An operator sets a weight vs=[192.0.2.10]:tcp:80 rs=[10.0.0.11]:tcp:80 who=root reason=canary weight=1")
+	OperatorUnweight  = define("operator_unweight", info, always, "An operator has given a weight back to the configuration.", "An operator's order is withdrawn order=weight vs=[192.0.2.10]:tcp:80 rs=10.0.0.11:80 who=root")
+	OperatorExpired   = define("operator_expired", info, always, "The time of an operator's order is over.", "An operator's order ends, its time is over order=drain vs=[192.0.2.10]:tcp:80 rs=10.0.0.11:80")
+	OperatorForced    = define("operator_forced", warn, always, "An operator insisted on what takes a pool below its quorum or floor.", "An operator's command is forced who=root against=\"[192.0.2.10]:tcp:80: weight 0 of 1 alive would be left, and its quorum needs 1\"")
+	OperatorRestored  = define("operator_restored", info, always, "Orders that operators gave to an earlier process are in force.", "Operators' orders of an earlier process are in force orders=2")
+	OperatorForgotten = define("operator_forgotten", fail, always, "Orders of operators could not be read or saved.", "Operators' orders of an earlier process cannot be read and are not in force: give them again err=\"unexpected end of JSON input\"")
 
 	DrainBegun     = define("drain_begun", info, "drain", "A destination that has to leave has weight 0 and waits for its connections.", "Draining destination service=TCP_192.0.2.10:80 destination=10.0.0.11:80 why=removed active=12 inactive=3 persistent=0 drain_timeout=5m0s")
 	DrainDone      = define("drain_done", info, "drain", "A destination that had to leave has no connection and is removed.", "Drained, removing destination service=TCP_192.0.2.10:80 destination=10.0.0.11:80 why=removed took=1m2s")
@@ -110,24 +114,24 @@ var (
 	KernelUnread      = define("kernel_unread", warn, "kernel_unread", "Something could not be read from the kernel, and it goes without.", "The kernel's connection timeouts could not be read, ends of drains are not estimated err=\"operation not permitted\"")
 	SyncDaemon        = define("sync_daemon", info, "sync_daemon", "The kernel's synchronisation daemon was started or stopped.", "Sync daemon started state=master interface=eth0 syncid=7")
 
-	Started      = define("started", info, "life", "The first configuration is in the kernel, or known not to be for now.", "Ready version=1.0 virtual_servers=1 real_servers=2 operations=3 kernel_ok=true observe=false took=12ms")
-	StartRefused = define("start_refused", fail, "life", "The daemon does not start.", "Configuration refused, not starting file=/etc/keepalived/keepalived.conf err=\"1 error\"")
-	Stopping     = define("stopping", info, "stopping", "The daemon was told to stop, or goes one step further.", "Stopping signal=terminated")
-	StopCut      = define("stop_cut", warn, "stopping", "A stop that drains ends before its connections have.", "stop_timeout is over, cutting the connections that are left active=2 inactive=0 stop_timeout=1m0s")
-	Stopped      = define("stopped", info, "life", "The daemon has ended in order.", "Stopped")
-	Failed       = define("failed", fail, "life", "The daemon ends since a part without which it cannot be has failed.", "Stopped after a failure err=\"...\"")
-	Handover     = define("handover", info, "handover", "The daemon ends for the next process to go on.", "Handing over: ending with the IPVS table as it is services=4 draining=1 exit_status=75")
+	Started      = define("started", info, always, "The first configuration is in the kernel, or known not to be for now.", "Ready version=1.0 virtual_servers=1 real_servers=2 operations=3 kernel_ok=true observe=false took=12ms")
+	StartRefused = define("start_refused", fail, always, "The daemon does not start.", "Configuration refused, not starting file=/etc/keepalived/keepalived.conf err=\"1 error\"")
+	Stopping     = define("stopping", info, always, "The daemon was told to stop, or goes one step further.", "Stopping signal=terminated")
+	StopCut      = define("stop_cut", warn, always, "A stop that drains ends before its connections have.", "stop_timeout is over, cutting the connections that are left active=2 inactive=0 stop_timeout=1m0s")
+	Stopped      = define("stopped", info, always, "The daemon has ended in order.", "Stopped")
+	Failed       = define("failed", fail, always, "The daemon ends since a part without which it cannot be has failed.", "Stopped after a failure err=\"...\"")
+	Handover     = define("handover", info, always, "The daemon ends for the next process to go on.", "Handing over: ending with the IPVS table as it is services=4 draining=1 exit_status=75")
 	PartFailed   = define("part_failed", fail, "part_failed", "A part of the daemon has failed, and the rest goes on without.", "A part of the daemon has failed, the rest goes on without it; restart to mend it part=\"track files\" err=\"...\"")
 	EngineStuck  = define("engine_stuck", fail, "engine_stuck", "The part that decides does not answer.", "The engine does not answer; systemd restarts this process unless it does soon err=\"context deadline exceeded\"")
 	Bug          = define("bug", fail, "", "Something that cannot be has happened; please report it.", "Change lost, this is a bug err=\"...\"")
-	Asked        = define("asked", info, "asked", "Somebody asked for a reload or a handover over the control socket.", "Reload asked for over the control socket uid=0 pid=4711")
+	Asked        = define("asked", info, always, "Somebody asked for a reload or a handover over the control socket.", "Reload asked for over the control socket uid=0 pid=4711")
 	AddressMoved = define("address_moved", info, "", "This host got or lost an address; with --address-monitoring.", "Address 192.0.2.10 added")
 
-	ReloadBegun     = define("reload_begun", info, "reload", "The configuration is read anew.", "Reloading file=/etc/keepalived/keepalived.conf")
-	ReloadAccepted  = define("reload_accepted", info, "reload", "A new configuration is in force.", "Reloaded file=/etc/keepalived/keepalived.conf virtual_servers=2 took=12ms")
-	ReloadRefused   = define("reload_refused", fail, "reload", "A new configuration is not in force, the one before is.", "Reload refused, configuration unchanged file=/etc/keepalived/keepalived.conf err=\"...\"")
-	ReloadScheduled = define("reload_scheduled", info, "reload_scheduled", "reload_time_file sets a reload, or its time has come.", "Reload scheduled path=/etc/keepalived/reload time=2026-11-30T12:00:00Z")
-	ReloadCancelled = define("reload_cancelled", info, "reload_scheduled", "A scheduled reload will not be.", "Scheduled reload cancelled time=2026-11-30T12:00:00Z reason=\"the file is gone\"")
+	ReloadBegun     = define("reload_begun", info, always, "The configuration is read anew.", "Reloading file=/etc/keepalived/keepalived.conf")
+	ReloadAccepted  = define("reload_accepted", info, always, "A new configuration is in force.", "Reloaded file=/etc/keepalived/keepalived.conf virtual_servers=2 took=12ms")
+	ReloadRefused   = define("reload_refused", fail, always, "A new configuration is not in force, the one before is.", "Reload refused, configuration unchanged file=/etc/keepalived/keepalived.conf err=\"...\"")
+	ReloadScheduled = define("reload_scheduled", info, always, "reload_time_file sets a reload, or its time has come.", "Reload scheduled path=/etc/keepalived/reload time=2026-11-30T12:00:00Z")
+	ReloadCancelled = define("reload_cancelled", info, always, "A scheduled reload will not be.", "Scheduled reload cancelled time=2026-11-30T12:00:00Z reason=\"the file is gone\"")
 	Finding         = define("finding", warn, "", "Something in the configuration; errors are of level error, and remarks of level info.", "keepalived.conf:12:3: warning: ... code=...")
 	SettingIgnored  = define("setting_ignored", warn, "setting_ignored", "A setting or an option has no effect.", "An option has no effect option=\"--snmp: SNMP is not served\"")
 	SettingRefused  = define("setting_refused", warn, "setting_refused", "The system refuses a setting of the process or a right that it needs.", "Missing a capability capability=CAP_NET_RAW needed_for=PING_CHECK")

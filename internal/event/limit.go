@@ -34,6 +34,8 @@ var identity = map[string]bool{
 // the newest record of a key is passed on within a minute, or by Close. It may be used
 // by several goroutines.
 type Limiter struct {
+	start time.Time
+
 	mu     sync.Mutex
 	keys   map[string]*repeats
 	timer  *time.Timer // nil while there is no key
@@ -41,19 +43,20 @@ type Limiter struct {
 }
 
 // NewLimiter returns one. Close it when the log ends.
-func NewLimiter() *Limiter { return &Limiter{keys: map[string]*repeats{}} }
+func NewLimiter() *Limiter { return &Limiter{start: time.Now(), keys: map[string]*repeats{}} }
 
 // repeats is what is known of one key.
 type repeats struct {
-	// passed are when the last lines passed, a ring of which n are used.
-	passed [burst]time.Time
+	// passed are when the last lines passed, since the limiter's start: a ring with n
+	// in all.
+	passed [burst]time.Duration
 	n      int
 	// held is the newest record that did not pass, and count of how many it is one.
 	held  *slog.Record
 	next  slog.Handler
 	count int
 	// due is when held passes, or, without one, when nothing is left to know.
-	due time.Time
+	due time.Duration
 	// slow: more than burst came in the last span, and it is one line a span.
 	slow bool
 }
@@ -117,7 +120,7 @@ func (h *limited) Handle(ctx context.Context, r slog.Record) error {
 		topic = r.Message
 	}
 	// Debug is for those who want everything.
-	if r.Level >= slog.LevelInfo && h.limiter.holds(topic+s.names, r, h.next) {
+	if topic != always && r.Level >= slog.LevelInfo && h.limiter.holds(topic+s.names, r, h.next) {
 		return nil
 	}
 	return h.next.Handle(ctx, r)
@@ -130,7 +133,7 @@ func (l *Limiter) holds(key string, r slog.Record, next slog.Handler) bool {
 	if l.closed {
 		return false
 	}
-	now := time.Now()
+	now := time.Since(l.start)
 	k := l.keys[key]
 	if k == nil {
 		if len(l.keys) >= maxKeys {
@@ -141,12 +144,12 @@ func (l *Limiter) holds(key string, r slog.Record, next slog.Handler) bool {
 	}
 	if k.held == nil && !k.slow && !k.full(now) {
 		k.pass(now)
-		k.due = now.Add(span)
+		k.due = now + span
 		l.arm(k.due)
 		return false
 	}
 	if k.held == nil && !k.slow {
-		k.due = now.Add(span)
+		k.due = now + span
 		l.arm(k.due)
 	}
 	c := r.Clone()
@@ -156,20 +159,20 @@ func (l *Limiter) holds(key string, r slog.Record, next slog.Handler) bool {
 }
 
 // full reports whether no line may pass now.
-func (k *repeats) full(now time.Time) bool {
-	return k.n >= burst && now.Sub(k.passed[k.n%burst]) < span
+func (k *repeats) full(now time.Duration) bool {
+	return k.n >= burst && now-k.passed[k.n%burst] < span
 }
 
-func (k *repeats) pass(now time.Time) {
+func (k *repeats) pass(now time.Duration) {
 	k.passed[k.n%burst] = now
 	k.n++
 }
 
 // arm has tick called then at the latest. mu is held. A timer that is set already is
 // not later: everything waits for one span at most.
-func (l *Limiter) arm(at time.Time) {
+func (l *Limiter) arm(at time.Duration) {
 	if l.timer == nil {
-		l.timer = time.AfterFunc(time.Until(at), l.tick)
+		l.timer = time.AfterFunc(at-time.Since(l.start), l.tick)
 	}
 }
 
@@ -180,18 +183,18 @@ func (l *Limiter) tick() {
 	if l.closed {
 		return
 	}
-	now := time.Now()
+	now := time.Since(l.start)
 	var due []*repeats
-	next := now.Add(span)
+	next := now + span
 	for key, k := range l.keys {
 		switch {
-		case !now.Before(k.due) && k.held == nil:
+		case now >= k.due && k.held == nil:
 			delete(l.keys, key)
-		case !now.Before(k.due):
+		case now >= k.due:
 			due = append(due, k)
 			// The line itself is the first of the next span.
-			k.due = now.Add(span)
-		case k.held != nil && k.due.Before(next):
+			k.due = now + span
+		case k.held != nil && k.due < next:
 			// What is only to be forgotten has time.
 			next = k.due
 		}
@@ -205,7 +208,7 @@ func (l *Limiter) tick() {
 
 // tell passes on what is held, oldest first. The lock is held, so that nothing newer
 // comes before it.
-func tell(due []*repeats, now time.Time) {
+func tell(due []*repeats, now time.Duration) {
 	slices.SortFunc(due, func(a, b *repeats) int { return cmp.Compare(a.held.Time.UnixNano(), b.held.Time.UnixNano()) })
 	for _, k := range due {
 		r := *k.held
@@ -237,6 +240,6 @@ func (l *Limiter) Close() {
 			due = append(due, k)
 		}
 	}
-	tell(due, time.Now())
+	tell(due, time.Since(l.start))
 	l.keys = nil
 }

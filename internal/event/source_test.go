@@ -233,7 +233,8 @@ curl --unix-socket /run/sluice/sluiced.sock 'http://sluice/v1/events?since=17&li
 
 Of one thing that changes all the time (a real server that goes up and down, the same
 script that fails) ten lines a minute pass. Then it is one line a minute: the newest, with
-` + "`repeated=37`" + ` for how many it stands. Events have all of them.
+` + "`repeated=37`" + ` for how many it stands. What somebody asked for (reloads, operators' orders, the start and the
+stop) is never held back, and events have all of them.
 
 ## In the journal
 

@@ -304,7 +304,9 @@ func TestFailuresAreLogged(t *testing.T) {
 		make func(b *bench) *config.Script
 		want []string
 	}{
-		"exit status": {func(b *bench) *config.Script { return command(b.Script("s", "echo out; echo err >&2; exit 3"), "password") },
+		"exit status": {func(b *bench) *config.Script {
+			return command(b.Script("s", "echo out; echo err >&2; exit 3"), "password")
+		},
 			[]string{"level=ERROR", "Script failed", `reason="exit status 3"`, `output="out\nerr"`, "/s took=", "notice=rs_down", "vs=vs", "rs=rs", "took="}},
 		"signal": {func(b *bench) *config.Script { return command(b.Script("s", "kill -9 $$")) },
 			[]string{"level=ERROR", "Script failed", `reason="signal: killed"`}},
