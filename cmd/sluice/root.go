@@ -81,7 +81,7 @@ servers get, and checks configuration files and machines.`,
 		id    string
 		verbs []*cobra.Command
 	}{
-		{groupLook, []*cobra.Command{newStatus(a), newTop(a), newExplain(a), newTest(a)}},
+		{groupLook, []*cobra.Command{newStatus(a), newTop(a), newExplain(a), newTest(a), newEvents(a)}},
 		{groupOperate, []*cobra.Command{newDrain(a), newUndrain(a), newWeight(a), newDrains(a)}},
 		{groupFile, []*cobra.Command{newCheck(a), newPlan(a), newReload(a), newDoctor(a)}},
 		{groupOther, []*cobra.Command{newHandover(a), newCompletion(a), newVersion(a)}},

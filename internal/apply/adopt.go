@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-lb/sluice/internal/config"
+	"github.com/sluice-lb/sluice/internal/event"
 	"github.com/sluice-lb/sluice/pkg/ipvs"
 )
 
@@ -46,7 +47,7 @@ func (a *Applier) Adopt(ctx context.Context) error {
 		a.remembered = nil
 	}
 	if adopted > 0 {
-		a.log.Info("Services that are configured were in the IPVS table, taking them over as they are", "services", adopted)
+		a.log.Info("Services that are configured were in the IPVS table, taking them over as they are", event.Key, event.ServiceAdopted, "services", adopted)
 	}
 	return err
 }
@@ -76,7 +77,7 @@ func (a *Applier) tellAdopted(k ipvs.ServiceKey, held *actual) {
 		args = append(args, "not_configured", strings.Join(strangers, " "))
 	}
 	if len(args) > 4 {
-		a.log.Warn("Taking over a service that was in the IPVS table and is not as configured; what is not configured drains", args...)
+		a.log.Warn("Taking over a service that was in the IPVS table and is not as configured; what is not configured drains", append(args, event.Key, event.ServiceDiffers)...)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sluice-lb/sluice/internal/event"
 	"github.com/sluice-lb/sluice/pkg/ipvs"
 )
 
@@ -98,7 +99,7 @@ func (a *Applier) unpark(w *work) {
 		k := parkedKey{w.key, w.want.dests[i].dest.DestinationKey}
 		if d := a.parked.get(k); d != nil && w.want.dests[i].fate == wanted {
 			a.parked.remove(k)
-			a.log.Info("Drain cancelled, the destination is wanted again", "service", w.key.String(), "destination", k.dest.String(), "draining_since", d.since)
+			a.log.Info("Drain cancelled, the destination is wanted again", event.Key, event.DrainCancelled, "service", w.key.String(), "destination", k.dest.String(), "draining_since", d.since)
 		}
 	}
 }
@@ -147,11 +148,11 @@ func (a *Applier) park(ctx context.Context, w *work, now time.Time) (done []ipvs
 		c := info.Counters
 		a.observe(k, info, now)
 		if idle(c) {
-			a.log.Info("Removing destination, it has no connections", "service", k.service.String(), "destination", k.dest.String(), "why", d.why)
+			a.log.Info("Removing destination, it has no connections", event.Key, event.DrainDone, "service", k.service.String(), "destination", k.dest.String(), "why", d.why)
 			done = append(done, a.deletion(k))
 			continue
 		}
-		a.log.Info("Draining destination", "service", k.service.String(), "destination", k.dest.String(),
+		a.log.Info("Draining destination", event.Key, event.DrainBegun, "service", k.service.String(), "destination", k.dest.String(),
 			"why", d.why, "active", c.Active, "inactive", c.Inactive, "persistent", c.Persistent, "drain_timeout", d.limit)
 	}
 	return done
@@ -238,10 +239,10 @@ func (a *Applier) endDrains(ctx context.Context, keys []parkedKey, seen map[park
 		a.observe(k, info, now)
 		switch c := info.Counters; {
 		case idle(c):
-			a.log.Info("Drained, removing destination", "service", k.service.String(), "destination", k.dest.String(), "why", d.why, "took", now.Sub(d.since).Round(time.Millisecond))
+			a.log.Info("Drained, removing destination", event.Key, event.DrainDone, "service", k.service.String(), "destination", k.dest.String(), "why", d.why, "took", now.Sub(d.since).Round(time.Millisecond))
 			ops = append(ops, a.deletion(k))
 		case expired:
-			a.log.Warn("Drain timed out, removing destination and cutting its connections", "service", k.service.String(), "destination", k.dest.String(),
+			a.log.Warn("Drain timed out, removing destination and cutting its connections", event.Key, event.DrainTimeout, "service", k.service.String(), "destination", k.dest.String(),
 				"why", d.why, "active", c.Active, "inactive", c.Inactive, "drain_timeout", d.limit)
 			ops = append(ops, a.deletion(k))
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-lb/sluice/internal/event"
 	"github.com/sluice-lb/sluice/pkg/ipvs"
 )
 
@@ -104,13 +105,9 @@ func (a *Applier) tell(k ipvs.ServiceKey, ds []Difference, now time.Time, m mode
 	if len(ds) == 0 {
 		if m == modeReport && was != nil && !was.repairing {
 			delete(a.drift, k)
-			a.log.Info("What somebody changed in the IPVS table is as wanted again", "service", k.String())
+			a.log.Info("What somebody changed in the IPVS table is as wanted again", event.Key, event.DriftOver, "service", k.String())
 		}
 		return
-	}
-	msg := "Somebody changed the IPVS table, putting it back"
-	if m == modeReport {
-		msg = "Somebody changed the IPVS table, leaving it as it is (drift report)"
 	}
 	for i := range ds {
 		d := &ds[i]
@@ -125,7 +122,11 @@ func (a *Applier) tell(k ipvs.ServiceKey, ds []Difference, now time.Time, m mode
 		if d.Destination.Addr.IsValid() {
 			args = slices.Insert(args, 2, any("destination"), any(d.Destination.String()))
 		}
-		a.log.Warn(msg, args...)
+		if m == modeReport {
+			a.log.Warn("Somebody changed the IPVS table, leaving it as it is (drift report)", append(args, event.Key, event.DriftFound)...)
+		} else {
+			a.log.Warn("Somebody changed the IPVS table, putting it back", append(args, event.Key, event.DriftRepaired)...)
+		}
 	}
 	a.drift[k] = &drift{found: ds, repairing: m == modeRepair}
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sluice-lb/sluice/internal/event"
 	"github.com/sluice-lb/sluice/pkg/ipvs"
 )
 
@@ -122,7 +123,7 @@ func (a *Applier) leftBehind(ctx context.Context) (left []ipvs.ServiceKey, err e
 		}
 		i := slices.IndexFunc(ds, func(d ipvs.DestinationInfo) bool { _, ours := m.dests[d.DestinationKey.String()]; return !ours })
 		if i >= 0 {
-			a.log.Warn("Leaving a service alone that was ours: it holds a destination that is not", "service", k.String(), "destination", ds[i].DestinationKey.String())
+			a.log.Warn("Leaving a service alone that was ours: it holds a destination that is not", event.Key, event.ServiceLeft, "service", k.String(), "destination", ds[i].DestinationKey.String())
 			continue
 		}
 		left = append(left, k)
@@ -167,10 +168,10 @@ func (a *Applier) recall(k ipvs.ServiceKey, r reading) {
 	}
 	switch {
 	case !claimed:
-		a.log.Info("Adopting a service of ours that is no longer configured, draining it", "service", k.String(), "destinations", len(r.infos))
+		a.log.Info("Adopting a service of ours that is no longer configured, draining it", event.Key, event.ServiceAdopted, "service", k.String(), "destinations", len(r.infos))
 	case len(strange) > 0:
-		a.log.Warn("Adopting a service with destinations that are not ours; those not configured are drained", "service", k.String(), "destinations", len(r.infos), "not_ours", strange)
+		a.log.Warn("Adopting a service with destinations that are not ours; those not configured are drained", event.Key, event.ServiceDiffers, "service", k.String(), "destinations", len(r.infos), "not_ours", strange)
 	case draining > 0:
-		a.log.Info("Adopting a service of ours, drains go on", "service", k.String(), "destinations", len(r.infos), "draining", draining)
+		a.log.Info("Adopting a service of ours, drains go on", event.Key, event.ServiceAdopted, "service", k.String(), "destinations", len(r.infos), "draining", draining)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sluice-lb/sluice/internal/event"
 	"github.com/sluice-lb/sluice/pkg/ipvs"
 )
 
@@ -264,7 +265,7 @@ func (a *Applier) dropGone(k ipvs.ServiceKey, held *actual) {
 		if pk.service != k || held != nil && held.has(pk.dest) {
 			continue
 		}
-		a.log.Info("Somebody else removed a draining destination", "service", k.String(), "destination", pk.dest.String(), "why", a.parked.get(pk).why)
+		a.log.Warn("Somebody else removed a draining destination", event.Key, event.DrainLost, "service", k.String(), "destination", pk.dest.String(), "why", a.parked.get(pk).why)
 		a.mirror[k].drop(pk.dest)
 		a.forgetDest(pk)
 	}

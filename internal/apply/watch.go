@@ -3,6 +3,7 @@ package apply
 import (
 	"time"
 
+	"github.com/sluice-lb/sluice/internal/event"
 	"github.com/sluice-lb/sluice/pkg/ipvs"
 )
 
@@ -60,7 +61,7 @@ func (a *Applier) observe(k parkedKey, info ipvs.DestinationInfo, now time.Time)
 		why, sysctl, hint = "clients come back by persistence", "net.ipv4.vs.expire_quiescent_template", "1 has them scheduled anew"
 	}
 	d.note = "gets new connections at weight 0: " + why + " (sysctl " + sysctl + ": " + hint + ")"
-	a.log.Warn("A draining destination gets new connections", "service", k.service.String(), "destination", k.dest.String(),
+	a.log.Warn("A draining destination gets new connections", event.Key, event.DrainReused, "service", k.service.String(), "destination", k.dest.String(),
 		"why", why, "sysctl", sysctl, "hint", hint, "active", c.Active, "inactive", c.Inactive, "drain_timeout", d.limit)
 }
 

@@ -53,28 +53,29 @@ var rules = []rule{
 	{pkg: "internal/checker/misc", may: []string{"internal/checker", "internal/config", "internal/script"}, never: beyondCheckers},
 	{pkg: "internal/checker/*", may: []string{"internal/checker", "internal/checker/dial", "internal/config"}, never: beyondCheckers},
 
-	{pkg: "internal/apply", may: []string{"internal/framework", "internal/config", "pkg/ipvs"}, never: []string{"internal/checker/...", "internal/config/syntax", "internal/config/keyword"}},
+	{pkg: "internal/apply", may: []string{"internal/framework", "internal/config", "pkg/ipvs", "internal/event"}, never: []string{"internal/checker/...", "internal/config/syntax", "internal/config/keyword"}},
 	{pkg: "internal/event", may: none, libs: none},
-	{pkg: "internal/state", may: none, libs: []string{xsys}},
-	{pkg: "internal/engine", may: []string{"internal/framework", "internal/checker", "internal/apply", "internal/config", "pkg/ipvs", "pkg/ipvs/ipvstest", "internal/config/diag", "internal/state"},
+	{pkg: "internal/journal", may: none, libs: []string{xsys}},
+	{pkg: "internal/state", may: []string{"internal/event"}, libs: []string{xsys}},
+	{pkg: "internal/engine", may: []string{"internal/framework", "internal/checker", "internal/apply", "internal/config", "pkg/ipvs", "pkg/ipvs/ipvstest", "internal/config/diag", "internal/state", "internal/event"},
 		not: []string{genetlink, netlink, "os/signal"}},
 	{pkg: "internal/script", may: []string{"internal/config"}, libs: []string{xsys}},
-	{pkg: "internal/notify", may: []string{"internal/config", "internal/script"}, libs: []string{xsys}},
-	{pkg: "internal/notify/mail", may: []string{"internal/config"}, libs: none},
-	{pkg: "internal/notify/fifo", may: []string{"internal/config", "internal/script"}, libs: []string{xsys}},
+	{pkg: "internal/notify", may: []string{"internal/config", "internal/script", "internal/event"}, libs: []string{xsys}},
+	{pkg: "internal/notify/mail", may: []string{"internal/config", "internal/event"}, libs: none},
+	{pkg: "internal/notify/fifo", may: []string{"internal/config", "internal/script", "internal/event"}, libs: []string{xsys}},
 	{pkg: "internal/metrics", may: []string{"internal/engine", "internal/config", "pkg/ipvs"}, libs: []string{xsys}},
 	{pkg: "internal/control/top", may: []string{"internal/engine", "internal/control/render"}, libs: none, not: []string{"os/...", "net"}},
 	// host is for its types: what it does, the package must not.
 	{pkg: "internal/doctor", may: []string{"internal/config", "internal/host"}, libs: []string{xsys}, not: []string{"os/...", "net", "log/..."}},
 	{pkg: "internal/web", may: []string{"internal/engine", "internal/event"}, libs: []string{"golang.org/x/net/netutil"}},
-	{pkg: "internal/control/render", may: []string{"internal/engine", "internal/doctor", "internal/config/diag"}, libs: none, not: []string{"os/...", "net"}},
+	{pkg: "internal/control/render", may: []string{"internal/engine", "internal/doctor", "internal/config/diag", "internal/event"}, libs: none, not: []string{"os/...", "net"}},
 	{pkg: "internal/control", not: []string{"internal/framework"}},
 	{pkg: "internal/daemon"},
 	{pkg: "internal/testkit", may: none, libs: []string{"go.uber.org/goleak/...", xsys}},
 
 	{pkg: "cmd/sluiced", may: []string{"internal/daemon", "internal/build"}},
 	// diag is a leaf, and its "did you mean" serves a mistyped verb as well.
-	{pkg: "cmd/sluice", may: []string{"internal/daemon", "internal/control", "internal/control/render", "internal/control/top", "internal/engine", "internal/doctor", "internal/build", "internal/config/diag"}},
+	{pkg: "cmd/sluice", may: []string{"internal/daemon", "internal/control", "internal/control/render", "internal/control/top", "internal/engine", "internal/doctor", "internal/build", "internal/config/diag", "internal/event"}},
 }
 
 var beyondCheckers = []string{"internal/framework", "internal/apply", "internal/engine", "pkg/ipvs/..."}

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"net/http"
 	"time"
+
+	"github.com/sluice-lb/sluice/internal/event"
 )
 
 // Handover is what a daemon that makes way leaves to the next one.
@@ -25,7 +27,7 @@ type Handover struct {
 func (s *Server) handover(w http.ResponseWriter, r *http.Request) {
 	if s.Log != nil {
 		uid, pid := peer(r.Context())
-		s.Log.Info("Handover asked for over the control socket", "uid", uid, "pid", pid)
+		s.Log.Info("Handover asked for over the control socket", event.Key, event.Asked, "uid", uid, "pid", pid)
 	}
 	h, err := s.Handover(r.Context())
 	if err != nil {

@@ -14,9 +14,11 @@ import (
 	"time"
 
 	"github.com/sluice-lb/sluice/internal/engine"
+	"github.com/sluice-lb/sluice/internal/event"
 )
 
-// Limits of a request. Every one in this version is short, with a short body or none.
+// Limits of a request. Every one in this version is short, with a short body or none,
+// but for a stream of events, which lifts them.
 const (
 	maxHeader    = 8 << 10
 	maxBody      = 64 << 10
@@ -49,6 +51,8 @@ type Server struct {
 	socket *socket
 	routes []Route
 	access atomic.Pointer[Access]
+	// over is closed when the daemon stops, for streams to end.
+	over <-chan struct{}
 }
 
 // Right is what a path takes.
@@ -107,17 +111,7 @@ func (s *Server) Close() error { return s.socket.Close() }
 // Serve answers until the context is done, then lets answers in progress end,
 // removes the socket and returns nil.
 func (s *Server) Serve(ctx context.Context) error {
-	srv := &http.Server{
-		Handler:                      s.handler(),
-		MaxHeaderBytes:               maxHeader,
-		ReadTimeout:                  readTimeout,
-		WriteTimeout:                 writeTimeout,
-		IdleTimeout:                  readTimeout,
-		ErrorLog:                     slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
-		ConnContext:                  withPeer,
-		BaseContext:                  func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
-		DisableGeneralOptionsHandler: true,
-	}
+	srv := s.server(ctx)
 	stopped := make(chan struct{})
 	unhook := context.AfterFunc(ctx, func() {
 		defer close(stopped)
@@ -138,6 +132,22 @@ func (s *Server) Serve(ctx context.Context) error {
 		return fmt.Errorf("serve the control socket: %w", err)
 	}
 	return nil
+}
+
+// server answers requests until the context is done, and ends streams then.
+func (s *Server) server(ctx context.Context) *http.Server {
+	s.over = ctx.Done()
+	return &http.Server{
+		Handler:                      s.handler(),
+		MaxHeaderBytes:               maxHeader,
+		ReadTimeout:                  readTimeout,
+		WriteTimeout:                 writeTimeout,
+		IdleTimeout:                  readTimeout,
+		ErrorLog:                     slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
+		ConnContext:                  withPeer,
+		BaseContext:                  func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
+		DisableGeneralOptionsHandler: true,
+	}
 }
 
 // problem is the body of every answer that is not 200.
@@ -210,7 +220,7 @@ func (s *Server) status(w http.ResponseWriter, r *http.Request) {
 func (s *Server) reload(w http.ResponseWriter, r *http.Request) {
 	if s.Log != nil {
 		uid, pid := peer(r.Context())
-		s.Log.Info("Reload asked for over the control socket", "uid", uid, "pid", pid)
+		s.Log.Info("Reload asked for over the control socket", event.Key, event.Asked, "uid", uid, "pid", pid)
 	}
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(longTimeout))
 	answer(w, http.StatusOK, s.Reload(r.Context()))

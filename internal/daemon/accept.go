@@ -6,6 +6,7 @@ import (
 
 	"github.com/sluice-lb/sluice/internal/config"
 	"github.com/sluice-lb/sluice/internal/config/diag"
+	"github.com/sluice-lb/sluice/internal/event"
 )
 
 // usable decides whether a configuration may run at all.
@@ -71,7 +72,7 @@ func logFindings(log *slog.Logger, found diag.List) {
 		case diag.Error, diag.Fatal:
 			at = log.Error
 		}
-		args := []any{"code", f.Code}
+		args := []any{event.Key, event.Finding, "code", f.Code}
 		if f.Hint != "" {
 			args = append(args, "hint", f.Hint)
 		}

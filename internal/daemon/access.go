@@ -6,6 +6,7 @@ import (
 	"github.com/sluice-lb/sluice/internal/config"
 	"github.com/sluice-lb/sluice/internal/config/diag"
 	"github.com/sluice-lb/sluice/internal/control"
+	"github.com/sluice-lb/sluice/internal/event"
 )
 
 // accessOf finds the groups that may use the control socket. One that does not exist
@@ -48,6 +49,6 @@ func (d *daemon) admit(cfg *config.Config) {
 	}
 	a, _ := accessOf(&cfg.Global)
 	if err := d.control.Restrict(a); err != nil {
-		d.log.Error("The groups for the control socket are not in force; restart to mend it", "err", err)
+		d.log.Error("The groups for the control socket are not in force; restart to mend it", event.Key, event.PartFailed, "err", err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/sluice-lb/sluice/internal/config"
 	"github.com/sluice-lb/sluice/internal/doctor"
 	"github.com/sluice-lb/sluice/internal/engine"
+	"github.com/sluice-lb/sluice/internal/event"
 	"github.com/sluice-lb/sluice/internal/host"
 )
 
@@ -22,7 +23,7 @@ func (d *daemon) lacks(ctx context.Context, cfg *config.Config) {
 	list := host.MissingCapabilities(doctor.Needs(cfg, ping.Usable(ctx) == nil)...)
 	for _, m := range list {
 		if !before[m] {
-			d.log.Warn("Missing a capability", "capability", m.Name, "needed_for", m.Feature)
+			d.log.Warn("Missing a capability", event.Key, event.SettingRefused, "capability", m.Name, "needed_for", m.Feature)
 		}
 	}
 	d.missing.Store(&list)

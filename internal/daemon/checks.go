@@ -7,6 +7,7 @@ import (
 	"github.com/sluice-lb/sluice/internal/checker"
 	"github.com/sluice-lb/sluice/internal/checker/reactor"
 	"github.com/sluice-lb/sluice/internal/config"
+	"github.com/sluice-lb/sluice/internal/event"
 )
 
 // checks makes what runs the checks: so many threads for conversations, and
@@ -34,6 +35,6 @@ func processors(threads int) {
 // there are.
 func (d *daemon) threadsStay(cfg *config.Config) {
 	if n := max(cfg.Global.CheckerThreads, config.DefaultCheckerThreads); n != d.threads {
-		d.log.Warn("checker_threads is read at the start, restart to change it", "running", d.threads, "configured", n)
+		d.log.Warn("checker_threads is read at the start, restart to change it", event.Key, event.SettingIgnored, "running", d.threads, "configured", n)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/sluice-lb/sluice/internal/config"
+	"github.com/sluice-lb/sluice/internal/event"
 	"github.com/sluice-lb/sluice/internal/host"
 )
 
@@ -57,7 +58,7 @@ func (c CommandLine) overrule(cfg *config.Config) {
 // note logs the notes.
 func (c CommandLine) note(log *slog.Logger) {
 	for _, n := range c.Notes {
-		log.Warn("An option has no effect", "option", n)
+		log.Warn("An option has no effect", event.Key, event.SettingIgnored, "option", n)
 	}
 }
 
@@ -67,7 +68,7 @@ func (c CommandLine) dump(log *slog.Logger, cfg *config.Config) {
 		return
 	}
 	if err := config.Print(c.Dump, cfg); err != nil {
-		log.Warn("The configuration was not printed", "err", err)
+		log.Warn("The configuration was not printed", event.Key, event.FileFailed, "err", err)
 	}
 }
 
@@ -77,7 +78,7 @@ func (d *daemon) logAddresses(ctx context.Context) error {
 	return host.WatchAddresses(ctx, func(has map[netip.Addr]bool) {
 		if had != nil {
 			for _, line := range addressChanges(had, has) {
-				d.log.Info(line)
+				d.log.Info(line, event.Key, event.AddressMoved)
 			}
 		}
 		had = has

@@ -54,6 +54,7 @@ import (
 	"github.com/sluice-lb/sluice/internal/config/syntax"
 	"github.com/sluice-lb/sluice/internal/control"
 	"github.com/sluice-lb/sluice/internal/engine"
+	"github.com/sluice-lb/sluice/internal/event"
 	"github.com/sluice-lb/sluice/internal/host"
 	"github.com/sluice-lb/sluice/internal/web"
 )
@@ -81,6 +82,18 @@ type Options struct {
 	StateDir string
 	Log      *slog.Logger
 	CommandLine
+
+	// events remember what Log is told; Run makes them.
+	events *event.Log
+}
+
+// listen puts the events, and a limit to what repeats, in front of the log. At the end,
+// flush writes what the limit holds back.
+func (o *Options) listen() (flush func()) {
+	limiter := event.NewLimiter()
+	o.events = event.NewLog(event.Size)
+	o.Log = slog.New(o.events.Handler(limiter.Handler(o.Log.Handler())))
+	return limiter.Close
 }
 
 // Exit statuses of Run besides those of a configuration (diag.List.ExitCode).
@@ -91,6 +104,8 @@ const (
 
 // Run runs the daemon until it is told to stop and returns the exit status.
 func Run(ctx context.Context, opts Options) int {
+	flush := opts.listen()
+	defer flush()
 	log := opts.Log
 	// Signals are caught before anything else: an early SIGHUP must not kill.
 	signals := make(chan os.Signal, 8)
@@ -100,39 +115,41 @@ func Run(ctx context.Context, opts Options) int {
 	cfg, found := load(opts)
 	logFindings(log, found)
 	if err := usable(found, opts.Strict); err != nil {
-		log.Error("Configuration refused, not starting", "file", opts.File, "err", err)
+		log.Error("Configuration refused, not starting", event.Key, event.StartRefused, "file", opts.File, "err", err)
 		return max(found.ExitCode(), exitFailed)
 	}
 	if err := enterNamespace(cfg); err != nil {
-		log.Error("Cannot enter net_namespace, not starting", "err", err)
+		log.Error("Cannot enter net_namespace, not starting", event.Key, event.StartRefused, "err", err)
 		return exitFailed
 	}
 	opts.note(log)
 	release, err := claimPIDFiles(opts.PIDFiles)
 	if err != nil {
-		log.Error("Not starting", "err", err)
+		log.Error("Not starting", event.Key, event.StartRefused, "err", err)
 		return exitFailed
 	}
 	defer func() {
 		if err := release(); err != nil {
-			log.Warn("A pid file is left", "err", err)
+			log.Warn("A pid file is left", event.Key, event.FileFailed, "err", err)
 		}
 	}()
 	opts.dump(log, cfg)
 	d, err := newDaemon(opts, cfg, found)
 	if err != nil {
-		log.Error("Not starting", "err", err)
+		log.Error("Not starting", event.Key, event.StartRefused, "err", err)
 		return exitFailed
 	}
-	if err := d.run(ctx, signals); err != nil {
-		log.Error("Stopped after a failure", "err", err)
+	err = d.run(ctx, signals)
+	flush() // the last word is how it ended
+	if err != nil {
+		log.Error("Stopped after a failure", event.Key, event.Failed, "err", err)
 		return exitFailed
 	}
 	if d.handed() {
-		log.Info("Handed over", "exit_status", exitHandover)
+		log.Info("Handed over", event.Key, event.Stopped, "exit_status", exitHandover)
 		return exitHandover
 	}
-	log.Info("Stopped")
+	log.Info("Stopped", event.Key, event.Stopped)
 	return exitOK
 }
 
@@ -148,6 +165,7 @@ type daemon struct {
 	// planning is held by the one plan at a time.
 	planning sync.Mutex
 
+	events  *event.Log
 	notify  *Notifier
 	sched   *checker.Front
 	threads int // that sched has
@@ -177,11 +195,11 @@ type daemon struct {
 }
 
 func newDaemon(opts Options, cfg *config.Config, found diag.List) (*daemon, error) {
-	d := &daemon{opts: opts, log: opts.Log, config: cfg, errors: known(found), handing: make(chan struct{})}
+	d := &daemon{opts: opts, log: opts.Log, events: opts.events, config: cfg, errors: known(found), handing: make(chan struct{})}
 	d.notify = NewNotifier()
 	d.memory = newMemory(d.log)
 	if _, err := host.RaiseFileLimit(); err != nil {
-		d.log.Warn("Descriptor limit not raised, many checks at once may fail", "err", err)
+		d.log.Warn("Descriptor limit not raised, many checks at once may fail", event.Key, event.SettingRefused, "err", err)
 	}
 	d.lacks(context.Background(), cfg)
 	d.threads = max(cfg.Global.CheckerThreads, config.DefaultCheckerThreads)
@@ -221,6 +239,7 @@ func newDaemon(opts Options, cfg *config.Config, found diag.List) (*daemon, erro
 		c.OfferTest(d.engine.Test)
 		d.control = c
 		c.OfferPlan(d.plan)
+		c.OfferEvents(d.events)
 		d.admit(cfg)
 	}
 	return d, nil
@@ -265,7 +284,7 @@ func (d *daemon) run(ctx context.Context, signals <-chan os.Signal) error {
 	group.Go(func() error { defer endLooks(); return d.engine.Run(gctx) })
 	group.Go(func() error { d.addresses(checks); return nil })
 	group.Go(func() error {
-		d.optional("process settings", d.process.Run(checks, func(err error) { d.log.Error("Process setting given up", "err", err) }))
+		d.optional("process settings", d.process.Run(checks, func(err error) { d.log.Error("Process setting given up", event.Key, event.PartFailed, "err", err) }))
 		return nil
 	})
 	group.Go(func() error { d.reloadTimes.run(checks); return nil })
@@ -312,7 +331,7 @@ func (d *daemon) run(ctx context.Context, signals <-chan os.Signal) error {
 // optional logs the failure of a part that the pools can do without.
 func (d *daemon) optional(part string, err error) {
 	if ended(err) != nil {
-		d.log.Error("A part of the daemon has failed, the rest goes on without it; restart to mend it", "part", part, "err", err)
+		d.log.Error("A part of the daemon has failed, the rest goes on without it; restart to mend it", event.Key, event.PartFailed, "part", part, "err", err)
 	}
 }
 
@@ -322,7 +341,7 @@ func (d *daemon) addresses(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
 	}
-	d.log.Error("The addresses of this host cannot be watched, virtual servers with ha_suspend are always checked; restart to mend it", "err", err)
+	d.log.Error("The addresses of this host cannot be watched, virtual servers with ha_suspend are always checked; restart to mend it", event.Key, event.PartFailed, "err", err)
 	d.engine.Addresses(nil)
 }
 
@@ -330,7 +349,7 @@ func (d *daemon) addresses(ctx context.Context) {
 // configuration asks for.
 func (d *daemon) settle(cfg *config.Config) {
 	for _, err := range d.process.Apply(cfg.Global.Process) {
-		d.log.Warn("Process setting not made", "err", err)
+		d.log.Warn("Process setting not made", event.Key, event.SettingRefused, "err", err)
 	}
 	p := cfg.Global.Paths
 	d.reloadTimes.configure(p.ReloadTimeFile, p.ReloadRepeat)
@@ -355,7 +374,7 @@ func (d *daemon) ready(begun time.Time) {
 	for _, vs := range s.VirtualServers {
 		servers += len(vs.RealServers)
 	}
-	d.log.Info("Ready", "version", s.Version, "virtual_servers", len(s.VirtualServers), "real_servers", servers,
+	d.log.Info("Ready", event.Key, event.Started, "version", s.Version, "virtual_servers", len(s.VirtualServers), "real_servers", servers,
 		"operations", s.Kernel.Operations, "kernel_ok", s.Kernel.OK, "observe", s.Observe, "took", time.Since(begun).Round(time.Millisecond))
 	d.tell(d.notify.Status(summary(s)))
 	d.tell(d.notify.Ready())
@@ -410,7 +429,7 @@ func (d *daemon) signals(ctx context.Context, signals <-chan os.Signal) bool {
 				d.engine.LogState(d.log)
 				d.dumps.state()
 			default:
-				d.log.Info("Stopping", "signal", s.String())
+				d.log.Info("Stopping", event.Key, event.Stopping, "signal", s.String())
 				d.tell(d.notify.Stopping())
 				return true
 			}
@@ -431,7 +450,7 @@ func (d *daemon) reload(ctx context.Context) engine.Reload {
 		d.tell(d.notify.Ready())
 	}()
 	defer d.reloadFile.create(d.config.Global.Paths.ReloadFile)()
-	d.log.Info("Reloading", "file", d.opts.File)
+	d.log.Info("Reloading", event.Key, event.ReloadBegun, "file", d.opts.File)
 	begun := time.Now()
 	cfg, found := load(d.opts)
 	logFindings(d.log, found)
@@ -440,9 +459,9 @@ func (d *daemon) reload(ctx context.Context) engine.Reload {
 		err = d.acceptable(cfg, found)
 	}
 	if err != nil {
-		d.log.Error("Reload refused, configuration unchanged", "file", d.opts.File, "err", err)
+		d.log.Error("Reload refused, configuration unchanged", event.Key, event.ReloadRefused, "file", d.opts.File, "err", err)
 		if err := d.engine.ReloadFailed(ctx, err); err != nil {
-			d.log.Error("The refusal does not show in status", "err", err)
+			d.log.Error("The refusal does not show in status", event.Key, event.Bug, "err", err)
 		}
 		return engine.Reload{At: begun, Error: err.Error(), Findings: served(found)}
 	}
@@ -456,13 +475,13 @@ func (d *daemon) reload(ctx context.Context) engine.Reload {
 	d.threadsStay(cfg)
 	done, err := d.engine.ReloadTo(ctx, cfg)
 	if err != nil {
-		d.log.Error("Reload not finished", "err", err)
+		d.log.Error("Reload not finished", event.Key, event.ReloadRefused, "err", err)
 		return engine.Reload{At: begun, Error: err.Error()}
 	}
 	d.config, d.errors = cfg, known(found)
 	saveNew()
 	d.table.reloaded(cfg.Global, d.engine.Overview().Kernel.OK)
-	d.log.Info("Reloaded", "file", d.opts.File, "virtual_servers", len(cfg.VirtualServers), "took", time.Since(begun).Round(time.Millisecond))
+	d.log.Info("Reloaded", event.Key, event.ReloadAccepted, "file", d.opts.File, "virtual_servers", len(cfg.VirtualServers), "took", time.Since(begun).Round(time.Millisecond))
 	return engine.Reload{At: begun, OK: true, Findings: served(found), Done: &done}
 }
 
@@ -472,7 +491,7 @@ func (d *daemon) healthy() bool {
 	defer cancel()
 	err := d.engine.Ping(ctx)
 	if err != nil {
-		d.log.Error("The engine does not answer; systemd restarts this process unless it does soon", "err", err)
+		d.log.Error("The engine does not answer; systemd restarts this process unless it does soon", event.Key, event.EngineStuck, "err", err)
 	}
 	return err == nil
 }
@@ -481,7 +500,7 @@ func (d *daemon) healthy() bool {
 // change what the daemon does.
 func (d *daemon) tell(err error) {
 	if err != nil {
-		d.log.Warn("systemd was not told", "err", err)
+		d.log.Warn("systemd was not told", event.Key, event.SystemdDeaf, "err", err)
 	}
 }
 

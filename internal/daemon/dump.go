@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-lb/sluice/internal/config"
 	"github.com/sluice-lb/sluice/internal/control/render"
 	"github.com/sluice-lb/sluice/internal/engine"
+	"github.com/sluice-lb/sluice/internal/event"
 )
 
 // dumps writes what scripts collect: the state when SIGUSR1 asks for it
@@ -82,10 +83,10 @@ func (d *dumps) writeState(ctx context.Context) {
 		return err
 	})
 	if err != nil {
-		d.log.Warn("The state was not written to state_dump_file; sluice status shows it", "path", path, "err", err)
+		d.log.Warn("The state was not written to state_dump_file; sluice status shows it", event.Key, event.FileFailed, "path", path, "err", err)
 		return
 	}
-	d.log.Info("State written", "path", path)
+	d.log.Info("State written", event.Key, event.FileWritten, "path", path)
 }
 
 // statePath is the name of the state's file, made as keepalived makes that of its
@@ -118,7 +119,7 @@ func (d *dumps) before(old, cfg *config.Config) (after func()) {
 		return func() {}
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		d.log.Warn("The configurations of this reload are not saved: make the folder, or name another one after config_save_dir", "err", err)
+		d.log.Warn("The configurations of this reload are not saved: make the folder, or name another one after config_save_dir", event.Key, event.FileFailed, "err", err)
 		return func() {}
 	}
 	d.saves++
@@ -129,7 +130,7 @@ func (d *dumps) before(old, cfg *config.Config) (after func()) {
 
 func (d *dumps) save(path string, cfg *config.Config) {
 	if err := replace(path, func(w io.Writer) error { return config.Print(w, cfg) }); err != nil {
-		d.log.Warn("A configuration is not saved in config_save_dir; the reload itself is not affected", "path", path, "err", err)
+		d.log.Warn("A configuration is not saved in config_save_dir; the reload itself is not affected", event.Key, event.FileFailed, "path", path, "err", err)
 	}
 }
 

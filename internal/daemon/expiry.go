@@ -5,6 +5,7 @@ import (
 
 	"github.com/sluice-lb/sluice/internal/checker"
 	"github.com/sluice-lb/sluice/internal/checker/http"
+	"github.com/sluice-lb/sluice/internal/event"
 )
 
 // expiryLog warns of certificates that end soon, as tls_expiry_warn asks.
@@ -14,6 +15,6 @@ func (d *daemon) expiryLog() *http.ExpiryLog {
 		if time.Until(c.NotAfter) <= 0 {
 			what = "A server's certificate has ended"
 		}
-		d.log.Warn(what, "certificate", c.Subject, "issuer", c.Issuer, "ends", c.NotAfter.UTC().Format(time.RFC3339), "seen_at", target, "hint", "renew it; nothing more is said of it for a day")
+		d.log.Warn(what, event.Key, event.CertificateExpiry, "certificate", c.Subject, "issuer", c.Issuer, "ends", c.NotAfter.UTC().Format(time.RFC3339), "seen_at", target, "hint", "renew it; nothing more is said of it for a day")
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 
 	"github.com/sluice-lb/sluice/internal/config"
+	"github.com/sluice-lb/sluice/internal/event"
 	"github.com/sluice-lb/sluice/internal/trackfile"
 )
 
@@ -30,14 +31,14 @@ func (f *files) Watch(tfs []*config.TrackFile) map[string]int64 {
 	for i, tf := range tfs {
 		if f.inits == nil && tf.InitSet {
 			if err := trackfile.WriteInit(tf); err != nil {
-				f.log.Error("init_file not written", "track_file", tf.Name, "path", tf.Path, "err", err)
+				f.log.Error("init_file not written", event.Key, event.TrackFileFailed, "track_file", tf.Name, "path", tf.Path, "err", err)
 			}
 		}
 		set[i] = trackfile.File{Name: tf.Name, Path: tf.Path}
 	}
 	f.inits = map[string]bool{}
 	if err := f.watcher.Set(set); err != nil {
-		f.log.Error("Some track files are not watched", "err", err)
+		f.log.Error("Some track files are not watched", event.Key, event.TrackFileFailed, "err", err)
 	}
 	values := make(map[string]int64, len(tfs))
 	for name, v := range f.watcher.Values() {

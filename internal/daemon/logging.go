@@ -9,22 +9,28 @@ import (
 	"os"
 	"strconv"
 	"sync"
-	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sluice-lb/sluice/internal/event"
+	"github.com/sluice-lb/sluice/internal/journal"
 )
 
 // NewLogger returns a logger that writes records of the level and above.
 //
 // Format "json" is slog's JSON. Format "text" is for people: time, level, the
-// message as it is, then key=value. When w is the journal, which keeps a time
-// and a priority of its own, the line starts with "<4>" instead (sd-daemon(3)).
+// message as it is, then key=value. When w is the journal, records go to its own
+// socket with each attribute as a field (journalHandler). Levels mean what package
+// event says.
 func NewLogger(w io.Writer, format string, level slog.Leveler) (*slog.Logger, error) {
 	switch format {
 	case "text":
-		return slog.New(newTextHandler(w, level, isJournal(w, os.Getenv("JOURNAL_STREAM")))), nil
+		if isJournal(w, os.Getenv("JOURNAL_STREAM")) {
+			return slog.New(newJournalHandler(w, level, journal.Socket)), nil
+		}
+		return slog.New(newTextHandler(w, level, false)), nil
 	case "json":
 		return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level})), nil
 	}
@@ -45,7 +51,8 @@ func isJournal(w io.Writer, stream string) bool {
 	return stream == fmt.Sprintf("%d:%d", st.Dev, st.Ino)
 }
 
-// textHandler writes lines for people.
+// textHandler writes lines for people. For the journal, which keeps a time and a
+// priority of its own, they start with "<4>" instead (sd-daemon(3)).
 type textHandler struct {
 	level   slog.Leveler
 	journal bool
@@ -96,17 +103,22 @@ func (h *textHandler) Handle(_ context.Context, r slog.Record) error {
 		}
 		b = append(append(b, r.Level.String()...), ' ')
 	}
+	b = append(h.line(b, r), '\n')
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_, err := h.w.Write(b)
+	return err
+}
+
+// line appends the message and the attributes.
+func (h *textHandler) line(b []byte, r slog.Record) []byte {
 	b = appendClean(b, r.Message)
 	b = append(b, h.attrs...)
 	r.Attrs(func(a slog.Attr) bool {
 		b = appendAttr(b, h.prefix, a)
 		return true
 	})
-	b = append(b, '\n')
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	_, err := h.w.Write(b)
-	return err
+	return b
 }
 
 // priority maps a level to syslog's.
@@ -122,7 +134,8 @@ func priority(l slog.Level) int {
 	return 7
 }
 
-// appendAttr appends " prefix.key=value"; a group becomes its members.
+// appendAttr appends " prefix.key=value"; a group becomes its members. The kind is for
+// programs, and people have the message.
 func appendAttr(b []byte, prefix string, a slog.Attr) []byte {
 	v := a.Value.Resolve()
 	if v.Kind() == slog.KindGroup {
@@ -134,17 +147,12 @@ func appendAttr(b []byte, prefix string, a slog.Attr) []byte {
 		}
 		return b
 	}
-	if a.Equal(slog.Attr{}) {
+	if a.Equal(slog.Attr{}) || prefix == "" && a.Key == event.Key {
 		return b
 	}
 	b = append(append(append(b, ' '), prefix...), a.Key...)
 	b = append(b, '=')
-	var s string
-	if v.Kind() == slog.KindTime {
-		s = v.Time().UTC().Format(time.RFC3339Nano)
-	} else {
-		s = v.String()
-	}
+	s := event.Text(v)
 	if needsQuotes(s) {
 		return strconv.AppendQuote(b, s)
 	}

@@ -11,7 +11,7 @@ import (
 
 // newWeb is what serves over HTTP, but for what the engine has to tell.
 func (d *daemon) newWeb() *web.Server {
-	return &web.Server{Log: d.log, Metrics: metrics.Handler(d.measured), Healthy: d.answers, Operate: d.operate}
+	return &web.Server{Log: d.log, Metrics: metrics.Handler(d.measured), Healthy: d.answers, Operate: d.operate, Events: d.events}
 }
 
 // measured is what a scrape tells of.

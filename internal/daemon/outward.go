@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-lb/sluice/internal/config"
 	"github.com/sluice-lb/sluice/internal/engine"
+	"github.com/sluice-lb/sluice/internal/event"
 	"github.com/sluice-lb/sluice/internal/notify"
 	"github.com/sluice-lb/sluice/internal/notify/fifo"
 	"github.com/sluice-lb/sluice/internal/notify/mail"
@@ -78,7 +79,7 @@ func (o *outward) unsafe(warning string) {
 	o.warned[warning] = true
 	o.mu.Unlock()
 	if !known {
-		o.log.Warn("A script is not safe", "reason", warning, "hint", "mend the mode or the owner, or run it as another user; enable_script_security would refuse it")
+		o.log.Warn("A script is not safe", event.Key, event.ScriptUnsafe, "reason", warning, "hint", "mend the mode or the owner, or run it as another user; enable_script_security would refuse it")
 	}
 }
 
@@ -116,7 +117,7 @@ func (o *outward) tell(n engine.Notice) {
 	switch {
 	case o.observe:
 		if n.Script != nil {
-			o.log.Info("Observing, the script is not run", "event", ev.script.String(), "vs", n.VS, "rs", n.RS, "script", n.Script.Argv[0])
+			o.log.Info("Observing, the script is not run", event.Key, event.ScriptSpared, "notice", ev.script.String(), "vs", n.VS, "rs", n.RS, "script", n.Script.Argv[0])
 		}
 		return
 	case isEvent && n.RS != "":

@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-lb/sluice/internal/checker/udp"
 	"github.com/sluice-lb/sluice/internal/config"
 	"github.com/sluice-lb/sluice/internal/config/diag"
+	"github.com/sluice-lb/sluice/internal/event"
 )
 
 // probes makes the probe of each kind of checker. The client side of SSL_GET is
@@ -195,6 +196,6 @@ func (d *daemon) pingRefused(ctx context.Context, cfg *config.Config) {
 		return
 	}
 	if err := ping.Usable(ctx); err != nil {
-		d.log.Error("PING_CHECK cannot work here, what it checks keeps its last state", "checks", n, "err", err)
+		d.log.Error("PING_CHECK cannot work here, what it checks keeps its last state", event.Key, event.PartFailed, "checks", n, "err", err)
 	}
 }

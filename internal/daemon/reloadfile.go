@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sluice-lb/sluice/internal/event"
 )
 
 // reloadFile is there while a reload goes on, for those who wait for its end.
@@ -33,7 +35,7 @@ func (r reloadFile) create(path string) (remove func()) {
 		return func() {}
 	}
 	if err := createEmpty(path); err != nil {
-		r.log.Warn("Nothing shows that a reload goes on; the reload itself is not affected", "reload_file", path, "err", err)
+		r.log.Warn("Nothing shows that a reload goes on; the reload itself is not affected", event.Key, event.FileFailed, "reload_file", path, "err", err)
 		return func() {}
 	}
 	return func() { r.remove(path) }
@@ -45,7 +47,7 @@ func (r reloadFile) remove(path string) {
 		return
 	}
 	if err := removeEmpty(path); err != nil {
-		r.log.Warn("A file says that a reload goes on, and none does: remove it", "reload_file", path, "err", err)
+		r.log.Warn("A file says that a reload goes on, and none does: remove it", event.Key, event.FileFailed, "reload_file", path, "err", err)
 	}
 }
 

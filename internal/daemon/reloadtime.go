@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sluice-lb/sluice/internal/event"
 )
 
 // reloadTimes reloads at the time that reload_time_file holds.
@@ -119,7 +121,7 @@ func (r *reloadTimes) look(now time.Time) bool {
 	if r.due.IsZero() || now.Before(r.due) {
 		return false
 	}
-	r.log.Info("The time of reload_time_file has come", "path", path, "time", r.due)
+	r.log.Info("The time of reload_time_file has come", event.Key, event.ReloadScheduled, "path", path, "time", r.due)
 	if !r.daily || !repeat {
 		r.due = time.Time{}
 		r.delete(path)
@@ -127,7 +129,7 @@ func (r *reloadTimes) look(now time.Time) bool {
 	}
 	// Not the missed ones as well, after a long sleep.
 	r.due, _, _ = nextReload(now, r.found.text, r.local)
-	r.log.Info("Reload scheduled", "path", path, "time", r.due)
+	r.log.Info("Reload scheduled", event.Key, event.ReloadScheduled, "path", path, "time", r.due)
 	return true
 }
 
@@ -150,7 +152,7 @@ func (r *reloadTimes) take(now time.Time, path string, file timeFile) {
 		return
 	}
 	if file.text != had || !due.Equal(r.due) {
-		r.log.Info("Reload scheduled", "path", path, "time", due)
+		r.log.Info("Reload scheduled", event.Key, event.ReloadScheduled, "path", path, "time", due)
 	}
 	r.due, r.daily = due, daily
 }
@@ -161,12 +163,12 @@ func (r *reloadTimes) complain(path string) {
 		return
 	}
 	r.told = true
-	r.log.Warn("No reload is scheduled by reload_time_file", "path", path, "err", r.found.err)
+	r.log.Warn("No reload is scheduled by reload_time_file", event.Key, event.SettingIgnored, "path", path, "err", r.found.err)
 }
 
 func (r *reloadTimes) cancel(why string) {
 	if !r.due.IsZero() {
-		r.log.Info("Scheduled reload cancelled", "time", r.due, "reason", why)
+		r.log.Info("Scheduled reload cancelled", event.Key, event.ReloadCancelled, "time", r.due, "reason", why)
 	}
 	r.due = time.Time{}
 }
@@ -176,7 +178,7 @@ func (r *reloadTimes) delete(path string) {
 		return
 	}
 	if err := os.Remove(path); err != nil {
-		r.log.Warn("reload_time_file was used and cannot be deleted; it has no effect until it is changed", "path", path, "err", err)
+		r.log.Warn("reload_time_file was used and cannot be deleted; it has no effect until it is changed", event.Key, event.FileFailed, "path", path, "err", err)
 		return
 	}
 	r.found = timeFile{}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-lb/sluice/internal/config"
 	"github.com/sluice-lb/sluice/internal/config/diag"
+	"github.com/sluice-lb/sluice/internal/event"
 	"github.com/sluice-lb/sluice/internal/script"
 )
 
@@ -182,23 +183,23 @@ func (d *daemon) runScript(ctx context.Context, what string, s *config.Script, t
 		return
 	}
 	log := d.log.With("script", s.Argv[0], "what", what)
-	log.Info("Running script")
+	log.Info("Running script", event.Key, event.ScriptBegun)
 	run := script.Run
 	if script.IsFileTest(s) {
 		run = script.TestFile
 	}
 	r := run(ctx, script.Command{Script: s, Identity: d.outward.identity(), Timeout: timeout})
 	for _, w := range r.Warnings {
-		log.Warn("Script is not safe", "reason", w)
+		log.Warn("Script is not safe", event.Key, event.ScriptUnsafe, "reason", w)
 	}
 	switch {
 	case r.Err != nil:
-		log.Error("Script not run", "err", r.Err)
+		log.Error("Script not run", event.Key, event.ScriptFailed, "err", r.Err)
 	case r.TimedOut:
-		log.Error("Script did not end in time and was killed", "timeout", timeout, "output", r.Output)
+		log.Error("Script did not end in time and was killed", event.Key, event.ScriptFailed, "timeout", timeout, "output", r.Output)
 	case r.Code != 0 || r.Signal != 0:
-		log.Error("Script failed", "reason", r.Ended(), "output", r.Output)
+		log.Error("Script failed", event.Key, event.ScriptFailed, "reason", r.Ended(), "output", r.Output)
 	default:
-		log.Info("Script ended", "took", r.Took.Round(time.Millisecond))
+		log.Info("Script ended", event.Key, event.ScriptEnded, "took", r.Took.Round(time.Millisecond))
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-lb/sluice/internal/control"
 	"github.com/sluice-lb/sluice/internal/engine"
+	"github.com/sluice-lb/sluice/internal/event"
 	"github.com/sluice-lb/sluice/internal/state"
 )
 
@@ -35,7 +36,7 @@ func openStore(log *slog.Logger, path string) *store {
 		if errors.Is(err, state.ErrLocked) {
 			hint = "give each daemon a folder of its own with --state-dir"
 		}
-		log.Error("No state is kept: a restart will go by the IPVS table alone", "err", err, "hint", hint)
+		log.Error("No state is kept: a restart will go by the IPVS table alone", event.Key, event.StateFailed, "err", err, "hint", hint)
 		return nil
 	}
 	return &store{dir: dir, writer: state.NewWriter(dir, log), saved: dir.Load()}
@@ -98,7 +99,7 @@ func (d *daemon) handover(ctx context.Context) (control.Handover, error) {
 	}
 	h.Services += len(s.Leaving)
 	h.Draining += drains(s.Leaving)
-	d.log.Info("Handing over: ending with the IPVS table as it is", "services", h.Services, "draining", h.Draining, "exit_status", exitHandover)
+	d.log.Info("Handing over: ending with the IPVS table as it is", event.Key, event.Handover, "services", h.Services, "draining", h.Draining, "exit_status", exitHandover)
 	d.handedOver.Do(func() { close(d.handing) })
 	return h, nil
 }
@@ -111,7 +112,7 @@ func (d *daemon) operate(ctx context.Context, c engine.Command) ([]engine.Overri
 		return done, err
 	}
 	if err := d.store.writer.Flush(); err != nil {
-		d.log.Error("An operator's command is in force and could not be saved: a restart would forget it", "err", err)
+		d.log.Error("An operator's command is in force and could not be saved: a restart would forget it", event.Key, event.OperatorForgotten, "err", err)
 	}
 	return done, nil
 }

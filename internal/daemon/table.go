@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-lb/sluice/internal/apply"
 	"github.com/sluice-lb/sluice/internal/config"
 	"github.com/sluice-lb/sluice/internal/engine"
+	"github.com/sluice-lb/sluice/internal/event"
 	"github.com/sluice-lb/sluice/internal/host"
 	"github.com/sluice-lb/sluice/pkg/ipvs"
 	"github.com/sluice-lb/sluice/pkg/ipvs/ipvstest"
@@ -101,7 +102,7 @@ func (t *table) tune() {
 		err = inNamespace(path, func() { t.sysctls(host.Sysctls(g.Conntrack)) })
 	}
 	if err != nil {
-		t.log.Error("Sysctls not set", "err", err)
+		t.log.Error("Sysctls not set", event.Key, event.KernelUnset, "err", err)
 	}
 }
 
@@ -110,9 +111,9 @@ func (t *table) sysctls(all []host.Sysctl) {
 		old, changed, err := host.EnsureSysctl(s.Name, s.Want)
 		switch {
 		case err != nil:
-			t.log.Error("Sysctl not set", "sysctl", s.Name, "want", s.Want, "why", s.Why, "err", err)
+			t.log.Error("Sysctl not set", event.Key, event.KernelUnset, "sysctl", s.Name, "want", s.Want, "why", s.Why, "err", err)
 		case changed:
-			t.log.Info("Sysctl set", "sysctl", s.Name, "value", s.Want, "was", old, "why", s.Why)
+			t.log.Info("Sysctl set", event.Key, event.KernelSet, "sysctl", s.Name, "value", s.Want, "was", old, "why", s.Why)
 		}
 	}
 }
@@ -123,13 +124,13 @@ func (t *table) copy(ctx context.Context) *ipvstest.Table {
 	mem.KeepLog(false) // it is for tests, and would grow for as long as we observe
 	c, err := t.kernel()
 	if err != nil {
-		t.log.Info("Observing without the kernel's table", "err", err)
+		t.log.Warn("Observing without the kernel's table", event.Key, event.KernelUnread, "err", err)
 		return mem
 	}
 	defer c.Close()
 	services, err := c.Services(ctx)
 	if err != nil {
-		t.log.Warn("Observing without the kernel's table", "err", err)
+		t.log.Warn("Observing without the kernel's table", event.Key, event.KernelUnread, "err", err)
 		return mem
 	}
 	for _, s := range services {
@@ -142,7 +143,7 @@ func (t *table) copy(ctx context.Context) *ipvstest.Table {
 			mem.SetCounters(s.ServiceKey, d.DestinationKey, d.Counters)
 		}
 		if err != nil {
-			t.log.Warn("Observing without one of the kernel's services", "service", s.ServiceKey.String(), "err", err)
+			t.log.Warn("Observing without one of the kernel's services", event.Key, event.KernelUnread, "service", s.ServiceKey.String(), "err", err)
 		}
 	}
 	return mem

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sluice-lb/sluice/internal/event"
 )
 
 // withdrawTell is how often systemd is told that the wait is in order.
@@ -22,7 +24,7 @@ func (d *daemon) withdraw(ctx context.Context, signals <-chan os.Signal) {
 		return
 	}
 	begun := time.Now()
-	d.log.Info("Stopping: /readyz and /vs answer 503, and nothing else changes until withdraw_delay is over; a second signal cuts that short", "withdraw_delay", delay)
+	d.log.Info("Stopping: /readyz and /vs answer 503, and nothing else changes until withdraw_delay is over; a second signal cuts that short", event.Key, event.Stopping, "withdraw_delay", delay)
 	for left := delay; left > 0; left = delay - time.Since(begun) {
 		step := min(left, withdrawTell)
 		d.tell(d.notify.Extend(step+withdrawTell, fmt.Sprintf("stopping: withdrawn, the table is touched in %s", left.Round(time.Second))))
@@ -38,7 +40,7 @@ func (d *daemon) withdraw(ctx context.Context, signals <-chan os.Signal) {
 				timer.Stop()
 				continue
 			}
-			d.log.Warn("withdraw_delay cut short by a second signal", "after", time.Since(begun).Round(time.Millisecond))
+			d.log.Warn("withdraw_delay cut short by a second signal", event.Key, event.StopCut, "after", time.Since(begun).Round(time.Millisecond))
 		}
 		timer.Stop()
 		return

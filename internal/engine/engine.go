@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-lb/sluice/internal/apply"
 	"github.com/sluice-lb/sluice/internal/checker"
 	"github.com/sluice-lb/sluice/internal/config"
+	"github.com/sluice-lb/sluice/internal/event"
 	"github.com/sluice-lb/sluice/internal/framework"
 	"github.com/sluice-lb/sluice/internal/state"
 	"github.com/sluice-lb/sluice/pkg/ipvs"
@@ -220,8 +221,8 @@ func New(opts Options) *Engine {
 	return e
 }
 
-// event is anything that the loop handles.
-type event interface{ handle(e *Engine) }
+// occurrence is anything that the loop handles.
+type occurrence interface{ handle(e *Engine) }
 
 // verdictEvent is a checker's new verdict, or a new weight that it asks for.
 type verdictEvent struct {
@@ -438,7 +439,8 @@ func (e *Engine) connect(ctx context.Context) {
 		}
 		if err == nil {
 			if e.backoff > 0 {
-				e.log.Info("IPVS table reachable, applying everything")
+				e.kernel.Error = "" // this tells that it is over
+				e.log.Info("IPVS table reachable, applying everything", event.Key, event.KernelBack)
 			}
 			e.connected = true
 			e.allTouched = true
@@ -475,6 +477,9 @@ func (e *Engine) outcome(now time.Time, err error) {
 			e.backoff, e.retryAt = 0, time.Time{}
 		}
 		if !e.kernel.OK {
+			if e.kernel.Error != "" {
+				e.log.Info("Kernel takes changes again", event.Key, event.KernelBack, "after", now.Sub(e.kernel.Since).Round(time.Millisecond))
+			}
 			e.kernel.OK, e.kernel.Error, e.kernel.Since = true, "", now
 			e.tableTouched = true
 		}
@@ -485,11 +490,11 @@ func (e *Engine) outcome(now time.Time, err error) {
 	e.retryAt = now.Add(e.backoff)
 	// A failure that repeats is one fact: it is logged when it begins or changes.
 	if e.kernel.OK || e.kernel.Error != err.Error() {
-		msg := "Kernel refused a change, will retry"
-		if !e.connected {
-			msg = "IPVS table not reachable, will retry; checks go on"
+		if e.connected {
+			e.log.Error("Kernel refused a change, will retry", event.Key, event.KernelRefused, "err", err, "retry_in", e.backoff)
+		} else {
+			e.log.Error("IPVS table not reachable, will retry; checks go on", event.Key, event.KernelUnreachable, "err", err, "retry_in", e.backoff)
 		}
-		e.log.Error(msg, "err", err, "retry_in", e.backoff)
 	}
 	if e.kernel.OK || e.kernel.Since.IsZero() {
 		e.kernel.Since = now

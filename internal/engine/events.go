@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sluice-lb/sluice/internal/config"
+	"github.com/sluice-lb/sluice/internal/event"
 	"github.com/sluice-lb/sluice/internal/framework"
 )
 
@@ -25,7 +26,7 @@ func (ev verdictEvent) handle(e *Engine) {
 	// The weight first: a server that comes back comes back with it.
 	change, err := vs.SetDynamic(server, check, ev.dynamic)
 	if err != nil {
-		e.log.Error("Weight lost, this is a bug", "err", err)
+		e.log.Error("Weight lost, this is a bug", event.Key, event.Bug, "err", err)
 		return
 	}
 	e.mark(vs, server)
@@ -36,15 +37,15 @@ func (ev verdictEvent) handle(e *Engine) {
 	kind, name := rs.Config.Checkers[check].Kind.String(), rsName(rs.Config.Key, vs.Config)
 	if ev.verdict == framework.Down {
 		vs.failed(server, fmt.Sprintf("%s: %s", kind, ev.outcome.Reason))
-		e.log.Warn("Check failed", "checker", kind, "rs", name, "vs", vs.name, "reason", ev.outcome.Reason,
+		e.log.Warn("Check failed", event.Key, event.CheckFailed, "checker", kind, "rs", name, "vs", vs.name, "reason", ev.outcome.Reason,
 			"attempt", fmt.Sprintf("%d/%d", ev.attempt, ev.limit), "took", ev.outcome.Took.Round(time.Microsecond))
 	} else {
-		e.log.Info("Check passed", "checker", kind, "rs", name, "vs", vs.name, "reason", ev.outcome.Reason, "took", ev.outcome.Took.Round(time.Microsecond))
+		e.log.Info("Check passed", event.Key, event.CheckPassed, "checker", kind, "rs", name, "vs", vs.name, "reason", ev.outcome.Reason, "took", ev.outcome.Took.Round(time.Microsecond))
 	}
 	unverified, known := rs.Unverified(), rs.Checkers[check] != framework.Unknown
 	change, err = vs.SetVerdict(server, check, ev.verdict)
 	if err != nil {
-		e.log.Error("Verdict lost, this is a bug", "err", err)
+		e.log.Error("Verdict lost, this is a bug", event.Key, event.Bug, "err", err)
 		return
 	}
 	body := mailOf(rs.Config.Checkers[check], ev.verdict, ev.outcome)
@@ -72,7 +73,7 @@ func (ev fileEvent) handle(e *Engine) {
 		}
 		change, err := u.vs.SetFile(u.server, u.use, ev.value)
 		if err != nil {
-			e.log.Error("File value lost, this is a bug", "err", err)
+			e.log.Error("File value lost, this is a bug", event.Key, event.Bug, "err", err)
 			continue
 		}
 		e.mark(u.vs, u.server)
@@ -99,7 +100,7 @@ func (e *Engine) apply(vs *server, change framework.Change, mail string) {
 			}
 		}
 		if c.WeightChanged {
-			e.log.Info(fmt.Sprintf("Changing weight of service %s in VS %s to %d", name, vs.name, rs.Weight()),
+			e.log.Info(fmt.Sprintf("Changing weight of service %s in VS %s to %d", name, vs.name, rs.Weight()), event.Key, event.ServerWeight,
 				"rs", name, "vs", vs.name, "weight", rs.Weight(), "configured", rs.Config.Weight)
 			e.must(e.applier.SetMaintenance(vs.Config.Key, key, rs.Maintenance()))
 		}
@@ -121,22 +122,25 @@ func (e *Engine) apply(vs *server, change framework.Change, mail string) {
 
 func (e *Engine) must(err error) {
 	if err != nil {
-		e.log.Error("Change lost, this is a bug", "err", err)
+		e.log.Error("Change lost, this is a bug", event.Key, event.Bug, "err", err)
 	}
 }
 
 func (e *Engine) logAlive(vs *server, rs *framework.RealServer, name string) {
 	args := []any{"rs", name, "vs", vs.name, "alive", fmt.Sprintf("%d/%d", vs.Alive(), len(vs.Servers)), "weight", vs.Sum()}
-	verb, at := "Removing service %s from VS %s", e.log.Warn
-	switch {
-	case rs.Alive() && rs.Config.Inhibit:
-		verb, at = "Enabling service %s of VS %s", e.log.Info
-	case rs.Alive():
-		verb, at = "Adding service %s to VS %s", e.log.Info
-	case rs.Config.Inhibit:
+	if rs.Alive() {
+		verb := "Adding service %s to VS %s"
+		if rs.Config.Inhibit {
+			verb = "Enabling service %s of VS %s"
+		}
+		e.log.Info(fmt.Sprintf(verb, name, vs.name), append(args, event.Key, event.ServerUp)...)
+		return
+	}
+	verb := "Removing service %s from VS %s"
+	if rs.Config.Inhibit {
 		verb = "Disabling service %s of VS %s"
 	}
-	at(fmt.Sprintf(verb, name, vs.name), args...)
+	e.log.Warn(fmt.Sprintf(verb, name, vs.name), append(args, event.Key, event.ServerDown)...)
 }
 
 func (e *Engine) logQuorum(vs *server, ev framework.QuorumEvent) {
@@ -148,11 +152,34 @@ func (e *Engine) logQuorum(vs *server, ev framework.QuorumEvent) {
 	switch ev {
 	case framework.QuorumGained:
 		vs.since = time.Now()
-		e.log.Info(fmt.Sprintf("Gained quorum %d+%d=%d <= %d for VS %s", q, h, int64(q)+int64(h), vs.Sum(), vs.name), args...)
+		e.log.Info(fmt.Sprintf("Gained quorum %d+%d=%d <= %d for VS %s", q, h, int64(q)+int64(h), vs.Sum(), vs.name), append(args, event.Key, event.QuorumGained)...)
 	case framework.QuorumLost:
 		vs.since = time.Now()
-		e.log.Warn(fmt.Sprintf("Lost quorum %d-%d=%d > %d for VS %s", q, h, int64(q)-int64(h), vs.Sum(), vs.name), args...)
+		e.log.Error(fmt.Sprintf("Lost quorum %d-%d=%d > %d for VS %s", q, h, int64(q)-int64(h), vs.Sum(), vs.name), append(args, event.Key, event.QuorumLost)...)
 	}
+	e.logSorry(vs, ev)
+}
+
+// logSorry tells of the sorry server, which serves where there is no quorum.
+func (e *Engine) logSorry(vs *server, ev framework.QuorumEvent) {
+	if vs.Config.Sorry == nil {
+		return
+	}
+	name := rsName(vs.Config.Sorry.Key, vs.Config)
+	args := []any{"vs", vs.name, "sorry_server", name}
+	if ev == framework.QuorumLost {
+		verb := "Adding sorry server %s to VS %s"
+		if vs.Config.Sorry.Inhibit {
+			verb = "Enabling sorry server %s of VS %s"
+		}
+		e.log.Warn(fmt.Sprintf(verb, name, vs.name), append(args, event.Key, event.SorryIn)...)
+		return
+	}
+	verb := "Removing sorry server %s from VS %s"
+	if vs.Config.Sorry.Inhibit {
+		verb = "Disabling sorry server %s of VS %s"
+	}
+	e.log.Info(fmt.Sprintf(verb, name, vs.name), append(args, event.Key, event.SorryOut)...)
 }
 
 // trustAtStart decides, for a virtual server that is new to this process, which

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-lb/sluice/internal/apply"
+	"github.com/sluice-lb/sluice/internal/event"
 	"github.com/sluice-lb/sluice/pkg/ipvs"
 )
 
@@ -27,7 +28,7 @@ func (e *Engine) begin(ctx context.Context, conn apply.IPVS) error {
 		return nil
 	}
 	if e.config.Global.LVSFlush && !e.flushed {
-		e.log.Warn("Emptying the whole IPVS table, other programs' services too", "why", "lvs_flush")
+		e.log.Warn("Emptying the whole IPVS table, other programs' services too", event.Key, event.KernelFlushed, "why", "lvs_flush")
 		if err := w.Flush(ctx); err != nil {
 			return fmt.Errorf("lvs_flush: %w", err)
 		}
@@ -51,7 +52,7 @@ func (e *Engine) globals(ctx context.Context, now time.Time) {
 	e.globalsAt = now.Add(globalsRetry)
 	if err.Error() != e.globalsErr {
 		e.globalsErr = err.Error()
-		e.log.Error("Global setting not applied, will retry", "err", err, "retry_in", globalsRetry)
+		e.log.Error("Global setting not applied, will retry", event.Key, event.KernelUnset, "err", err, "retry_in", globalsRetry)
 	}
 }
 
@@ -88,7 +89,7 @@ func (e *Engine) timeouts(ctx context.Context) error {
 	if err := table.SetTimeouts(ctx, want); err != nil {
 		return fmt.Errorf("lvs_timeouts: %w", err)
 	}
-	e.log.Info("Kernel connection timeouts set", "tcp", want.TCP, "tcpfin", want.TCPFin, "udp", want.UDP,
+	e.log.Info("Kernel connection timeouts set", event.Key, event.KernelSet, "tcp", want.TCP, "tcpfin", want.TCPFin, "udp", want.UDP,
 		"were", fmt.Sprintf("%d %d %d", now.TCP, now.TCPFin, now.UDP))
 	return nil
 }
@@ -98,7 +99,7 @@ func (e *Engine) end(ctx context.Context) error {
 	var errs []error
 	table, ok := e.conn.(whole)
 	if ok && e.config.Global.LVSFlushOnStop == "all" {
-		e.log.Warn("Emptying the whole IPVS table, other programs' services too", "why", "lvs_flush_on_stop")
+		e.log.Warn("Emptying the whole IPVS table, other programs' services too", event.Key, event.KernelFlushed, "why", "lvs_flush_on_stop")
 		errs = append(errs, table.Flush(ctx))
 	} else {
 		errs = append(errs, e.applier.Remove(ctx))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-lb/sluice/internal/apply"
 	"github.com/sluice-lb/sluice/internal/config"
+	"github.com/sluice-lb/sluice/internal/event"
 	"github.com/sluice-lb/sluice/internal/framework"
 	"github.com/sluice-lb/sluice/pkg/ipvs"
 )
@@ -160,7 +161,7 @@ func (e *Engine) strangersServe(vc *config.VirtualServer) bool {
 func (e *Engine) logHold(was *server, h *hold) {
 	if was.hold != nil {
 		if !h.until.Equal(was.hold.until) {
-			e.log.Info("Other servers come in place of those that are held, the time of the hold begins anew", "vs", was.name, "until", h.until.Format(time.RFC3339))
+			e.log.Info("Other servers come in place of those that are held, the time of the hold begins anew", event.Key, event.HoldRenewed, "vs", was.name, "until", h.until.Format(time.RFC3339))
 		}
 		return
 	}
@@ -170,7 +171,7 @@ func (e *Engine) logHold(was *server, h *hold) {
 			held = append(held, rs.Config.Key.String())
 		}
 	}
-	e.log.Warn("The reload takes away servers that this pool needs, they serve until those in their place have passed a check",
+	e.log.Warn("The reload takes away servers that this pool needs, they serve until those in their place have passed a check", event.Key, event.HoldBegun,
 		"vs", was.name, "held", strings.Join(held, " "), "until", h.until.Format(time.RFC3339), "why", "departure_hold")
 }
 
@@ -201,7 +202,7 @@ func (e *Engine) ends(vs *server, now time.Time) bool {
 	why := "no departing server can serve any more"
 	switch {
 	case vs.Proven(h.servers) >= vs.Needed():
-		e.log.Info("The servers in their place have passed their checks, departing ones drain", "vs", vs.name, "took", now.Sub(h.since).Round(time.Millisecond))
+		e.log.Info("The servers in their place have passed their checks, departing ones drain", event.Key, event.HoldEnded, "vs", vs.name, "took", now.Sub(h.since).Round(time.Millisecond))
 		return true
 	case !serves(vs, true):
 	case now.Before(h.until):
@@ -218,12 +219,12 @@ func (e *Engine) ends(vs *server, now time.Time) bool {
 		if !h.over {
 			h.over = true
 			e.touched[vs] = true
-			e.log.Error("departure_hold is over and no configured server can serve: those that the reload took away go on, or nothing would",
+			e.log.Error("departure_hold is over and no configured server can serve: those that the reload took away go on, or nothing would", event.Key, event.HoldStuck,
 				"vs", vs.name, "waits_for", strings.Join(h.view(vs, func(i int) bool { return vs.Servers[i].Proven() }).WaitsFor, " "))
 		}
 		return false
 	}
-	e.log.Warn("Departing servers are held no longer, though those in their place have not passed their checks", "vs", vs.name, "why", why)
+	e.log.Warn("Departing servers are held no longer, though those in their place have not passed their checks", event.Key, event.HoldExpired, "vs", vs.name, "why", why)
 	return true
 }
 

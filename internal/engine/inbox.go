@@ -5,14 +5,14 @@ import "sync"
 // inbox is an unbounded queue with one reader.
 type inbox struct {
 	mu     sync.Mutex
-	events []event
+	events []occurrence
 	// ready holds a token while there may be events.
 	ready chan struct{}
 }
 
 func newInbox() *inbox { return &inbox{ready: make(chan struct{}, 1)} }
 
-func (b *inbox) send(ev event) {
+func (b *inbox) send(ev occurrence) {
 	b.mu.Lock()
 	b.events = append(b.events, ev)
 	b.mu.Unlock()
@@ -23,7 +23,7 @@ func (b *inbox) send(ev event) {
 }
 
 // take returns all that is queued, in the order it was sent.
-func (b *inbox) take() []event {
+func (b *inbox) take() []occurrence {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	evs := b.events

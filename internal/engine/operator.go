@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluice-lb/sluice/internal/config"
+	"github.com/sluice-lb/sluice/internal/event"
 	"github.com/sluice-lb/sluice/internal/framework"
 	"github.com/sluice-lb/sluice/pkg/ipvs"
 )
@@ -184,7 +185,7 @@ func (e *Engine) operate(c Command) ([]Order, error) {
 		if !c.Force {
 			return nil, err
 		}
-		e.log.Warn("An operator's command is forced", "who", o.Who, "against", err)
+		e.log.Warn("An operator's command is forced", event.Key, event.OperatorForced, "who", o.Who, "against", err)
 	}
 	var done []Order
 	for _, t := range ts {
@@ -195,9 +196,9 @@ func (e *Engine) operate(c Command) ([]Order, error) {
 			args = append(args, "until", o.Until.Format(time.RFC3339))
 		}
 		if o.Kind == VerbWeight {
-			e.log.Info("An operator sets a weight", append(args, "weight", o.Weight)...)
+			e.log.Info("An operator sets a weight", append(args, event.Key, event.OperatorWeight, "weight", o.Weight)...)
 		} else {
-			e.log.Info("An operator drains a real server", args...)
+			e.log.Info("An operator drains a real server", append(args, event.Key, event.OperatorDrain)...)
 		}
 		e.obey(o.VS, o.RS)
 		done = append(done, o)
@@ -217,7 +218,7 @@ func (e *Engine) saveOrders() {
 	})
 	section, err := json.Marshal(orders)
 	if err != nil {
-		e.log.Error("Operators' orders are not saved, this is a bug", "err", err)
+		e.log.Error("Operators' orders are not saved, this is a bug", event.Key, event.Bug, "err", err)
 		return
 	}
 	e.setOperator(section)
@@ -230,12 +231,12 @@ func (e *Engine) restoreOrders(section json.RawMessage) {
 	}
 	var orders []Order
 	if err := json.Unmarshal(section, &orders); err != nil {
-		e.log.Error("Operators' orders of an earlier process cannot be read and are not in force: give them again", "err", err)
+		e.log.Error("Operators' orders of an earlier process cannot be read and are not in force: give them again", event.Key, event.OperatorForgotten, "err", err)
 		return
 	}
 	e.Restore(orders)
 	if len(e.orders) > 0 {
-		e.log.Info("Operators' orders of an earlier process are in force", "orders", len(e.orders))
+		e.log.Info("Operators' orders of an earlier process are in force", event.Key, event.OperatorRestored, "orders", len(e.orders))
 	}
 }
 
@@ -287,7 +288,11 @@ func (e *Engine) withdraw(ts []operand, kind Verb, who string) ([]Order, error) 
 	for _, t := range ts {
 		k := orderKey{t.vsKey, t.rsKey, kind}
 		if o, ok := e.orders[k]; ok {
-			e.log.Info("An operator's order is withdrawn", "order", kind, "vs", t.vsKey.String(), "rs", t.rsKey.String(), "who", who, "it_was", o.said())
+			ends := event.OperatorUndrain
+			if kind == VerbWeight {
+				ends = event.OperatorUnweight
+			}
+			e.log.Info("An operator's order is withdrawn", event.Key, ends, "order", kind, "vs", t.vsKey.String(), "rs", t.rsKey.String(), "who", who, "it_was", o.said())
 			e.endOrder(o)
 			done = append(done, o)
 		}
@@ -359,7 +364,7 @@ func (e *Engine) expiry() (next time.Time) {
 func (e *Engine) expire(now time.Time) {
 	for _, o := range e.orders {
 		if !o.Until.IsZero() && !now.Before(o.Until) {
-			e.log.Info("An operator's order ends, its time is over", "order", o.Kind, "vs", o.VS.String(), "rs", o.RS.String(), "it_was", o.said())
+			e.log.Info("An operator's order ends, its time is over", event.Key, event.OperatorExpired, "order", o.Kind, "vs", o.VS.String(), "rs", o.RS.String(), "it_was", o.said())
 			e.endOrder(o)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/sluice-lb/sluice/internal/event"
 	"github.com/sluice-lb/sluice/internal/framework"
 )
 
@@ -34,21 +35,24 @@ func (e *Engine) logProtection(vs *server, c framework.ServerChange, name string
 	case !c.KeptChanged:
 	case rs.Kept():
 		e.log.Warn(fmt.Sprintf("Keeping service %s in VS %s, though its checks fail", name, vs.name),
-			append(args, "min_alive", vs.Config.MinAlive, "reason", vs.rs[c.Index].failed)...)
+			append(args, event.Key, event.ServerKept, "min_alive", vs.Config.MinAlive, "reason", vs.rs[c.Index].failed)...)
 	case rs.Alive():
-		e.log.Info(fmt.Sprintf("Service %s of VS %s is good again, min_alive need not keep it", name, vs.name), args...)
+		e.log.Info(fmt.Sprintf("Service %s of VS %s is good again, min_alive need not keep it", name, vs.name), append(args, event.Key, event.ServerUnkept)...)
 	}
 	if c.HeldChanged && !rs.HeldUntil().IsZero() {
 		e.log.Warn(fmt.Sprintf("Holding back service %s of VS %s, it flaps", name, vs.name),
-			append(args, "flaps", rs.Flaps(), "until", rs.HeldUntil(), "for", time.Until(rs.HeldUntil()).Round(time.Second), "why", "flap_damping")...)
+			append(args, event.Key, event.FlapHeld, "flaps", rs.Flaps(), "until", rs.HeldUntil(), "for", time.Until(rs.HeldUntil()).Round(time.Second), "why", "flap_damping")...)
+	}
+	if c.HeldChanged && rs.HeldUntil().IsZero() {
+		e.log.Info(fmt.Sprintf("Holding back service %s of VS %s no longer", name, vs.name), append(args, event.Key, event.FlapReleased, "why", "flap_damping")...)
 	}
 	until := rs.RisesUntil()
 	switch {
 	case !c.ShareChanged || !rs.Alive() || rs.Weight() == 0:
 	case until.IsZero() && !c.AliveChanged && !c.WeightChanged:
-		e.log.Info("Slow start over", append(args, "weight", rs.Share())...)
+		e.log.Info("Slow start over", append(args, event.Key, event.SlowStartOver, "weight", rs.Share())...)
 	case !until.IsZero() && (c.AliveChanged || c.WeightChanged):
-		e.log.Info("Slow start", append(args, "weight", rs.Share(), "full", rs.Weight(), "until", until)...)
+		e.log.Info("Slow start", append(args, event.Key, event.SlowStart, "weight", rs.Share(), "full", rs.Weight(), "until", until)...)
 	case !until.IsZero():
 		e.log.Debug("Slow start goes on", append(args, "weight", rs.Share(), "full", rs.Weight(), "until", until)...)
 	}
@@ -87,10 +91,10 @@ func (e *Engine) watchFloor(vs *server) {
 	args := []any{"vs", vs.name, "min_alive", vs.Config.MinAlive, "floor", vs.Floor(), "kept", kept, "good", good, "configured", len(vs.Servers)}
 	if vs.AtFloor() {
 		vs.floorSince = time.Now()
-		e.log.Error(fmt.Sprintf("VS %s is at its floor, real servers whose checks fail are kept in service", vs.name), args...)
+		e.log.Error(fmt.Sprintf("VS %s is at its floor, real servers whose checks fail are kept in service", vs.name), append(args, event.Key, event.FloorReached)...)
 		return
 	}
 	e.log.Info(fmt.Sprintf("VS %s is off its floor, no failed real server is kept in service", vs.name),
-		append(args, "after", time.Since(vs.floorSince).Round(time.Second))...)
+		append(args, event.Key, event.FloorLeft, "after", time.Since(vs.floorSince).Round(time.Second))...)
 	vs.floorSince = time.Time{}
 }

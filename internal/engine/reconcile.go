@@ -3,6 +3,8 @@ package engine
 import (
 	"context"
 	"time"
+
+	"github.com/sluice-lb/sluice/internal/event"
 )
 
 // reconciling is when our services are compared with the kernel.
@@ -86,7 +88,7 @@ func (e *Engine) readTimeouts(ctx context.Context) {
 	t, err := table.Timeouts(ctx)
 	if err != nil {
 		if !e.reconcile.timeouts {
-			e.log.Warn("The kernel's connection timeouts could not be read, ends of drains are not estimated", "err", err)
+			e.log.Warn("The kernel's connection timeouts could not be read, ends of drains are not estimated", event.Key, event.KernelUnread, "err", err)
 		}
 		e.reconcile.timeouts = true
 		return

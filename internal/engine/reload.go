@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-lb/sluice/internal/apply"
 	"github.com/sluice-lb/sluice/internal/checker"
 	"github.com/sluice-lb/sluice/internal/config"
+	"github.com/sluice-lb/sluice/internal/event"
 	"github.com/sluice-lb/sluice/internal/framework"
 )
 
@@ -140,7 +141,7 @@ func (e *Engine) renewProbes(client bool) {
 				}
 				done[t.run] = true
 				if probe, err := e.opts.Probe(e.config, c); err != nil {
-					e.log.Error("Checker runs as before the reload", append(t.names(), "err", err)...)
+					e.log.Error("Checker runs as before the reload", append(t.names(), event.Key, event.CheckUnable, "err", err)...)
 				} else {
 					e.opts.Scheduler.Update(checker.Task{ID: t.run.id, Probe: probe, Judge: t.run.judge, Timeout: timeout(c)})
 				}
@@ -176,7 +177,7 @@ func (e *Engine) install(p *plan) {
 	}
 	for _, vc := range p.gone {
 		was := e.byKey[vc.Key]
-		e.log.Info("Virtual server removed from the configuration, draining it", "vs", was.name)
+		e.log.Info("Virtual server removed from the configuration, draining it", event.Key, event.ServiceRemoved, "vs", was.name)
 		e.noteGone(was, nil, true, mailRemove)
 		e.dropTasks(was)
 		e.remove(was)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluice-lb/sluice/internal/apply"
 	"github.com/sluice-lb/sluice/internal/config"
+	"github.com/sluice-lb/sluice/internal/event"
 	"github.com/sluice-lb/sluice/internal/framework"
 	"github.com/sluice-lb/sluice/internal/state"
 )
@@ -52,7 +53,7 @@ func (e *Engine) remember(s *state.State) {
 		owned = append(owned, o)
 	}
 	e.applier.Remember(owned)
-	e.log.Info("State of an earlier process found", "saved", s.Saved, "generation", s.Generation, "services", len(s.Services), "verdicts", len(s.Verdicts))
+	e.log.Info("State of an earlier process found", event.Key, event.StateFound, "saved", s.Saved, "generation", s.Generation, "services", len(s.Services), "verdicts", len(s.Verdicts))
 }
 
 // resume makes the state of a virtual server at the start of the process, from what

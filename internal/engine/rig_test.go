@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-lb/sluice/internal/apply"
 	"github.com/sluice-lb/sluice/internal/checker"
 	"github.com/sluice-lb/sluice/internal/config"
+	"github.com/sluice-lb/sluice/internal/event"
 	"github.com/sluice-lb/sluice/pkg/ipvs"
 	"github.com/sluice-lb/sluice/pkg/ipvs/ipvstest"
 )
@@ -100,6 +101,8 @@ type rig struct {
 	done   chan error
 	sched  context.CancelFunc
 	state  stateFile
+	// events remember what is logged.
+	events *event.Log
 }
 
 func (r *rig) Write(b []byte) (int, error) {
@@ -117,7 +120,8 @@ func (r *rig) logged() string {
 
 func newRig(t *testing.T) *rig {
 	return &rig{T: t, table: ipvstest.New(), files: fakeFiles{}, log: &bytes.Buffer{},
-		farm: &farm{result: map[string]checker.Outcome{}, probes: map[string]int{}}}
+		events: event.NewLog(event.Size),
+		farm:   &farm{result: map[string]checker.Outcome{}, probes: map[string]int{}}}
 }
 
 // start runs an engine; several in a row are restarts over the same table.
@@ -125,7 +129,7 @@ func (r *rig) start(cfg *config.Config) {
 	r.Helper()
 	sched := checker.NewScheduler(checker.Options{Limit: 100})
 	r.e = New(Options{
-		Log:  slog.New(slog.NewTextHandler(r, &slog.HandlerOptions{Level: slog.LevelInfo})),
+		Log:  slog.New(r.events.Handler(slog.NewTextHandler(r, &slog.HandlerOptions{Level: slog.LevelInfo}))),
 		Dial: func(context.Context) (apply.IPVS, error) { return r.table, r.dialError() },
 		Read: func(context.Context) (Reader, error) { return r.table, nil },
 		Probe: func(_ *config.Config, c *config.Checker) (checker.Probe, error) {

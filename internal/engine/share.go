@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-lb/sluice/internal/checker"
 	"github.com/sluice-lb/sluice/internal/config"
+	"github.com/sluice-lb/sluice/internal/event"
 	"github.com/sluice-lb/sluice/internal/framework"
 )
 
@@ -160,7 +161,7 @@ func (e *Engine) enlist(t *task, first time.Duration) bool {
 	if err != nil {
 		// Validation should have seen it; a server must not be down, nor seem
 		// checked, because of our own mistake.
-		e.log.Error("Checker cannot be run, its last verdict stays", append(t.names(), "err", err)...)
+		e.log.Error("Checker cannot be run, its last verdict stays", append(t.names(), event.Key, event.CheckUnable, "err", err)...)
 		return false
 	}
 	e.nextID++

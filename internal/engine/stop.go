@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-lb/sluice/internal/config"
+	"github.com/sluice-lb/sluice/internal/event"
 )
 
 // A stop that drains looks for connections each drainPoll and tells each drainTell.
@@ -57,7 +58,7 @@ func (e *Engine) stop(ctx context.Context) error {
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 		// Another part failed. That is a crash, not a wish of the operator's:
 		// the next process adopts the table.
-		e.log.Error("Ending after a failure, the IPVS table stays as it is", "err", cause)
+		e.log.Error("Ending after a failure, the IPVS table stays as it is", event.Key, event.Failed, "err", cause)
 		e.saveNow(time.Now())
 		return nil
 	}
@@ -67,11 +68,11 @@ func (e *Engine) stop(ctx context.Context) error {
 	onStop := e.config.Global.OnStop
 	switch {
 	case e.stopping.handover:
-		e.log.Info("Handing over, the IPVS table stays as it is")
+		e.log.Info("Handing over, the IPVS table stays as it is", event.Key, event.Stopping)
 		e.saveNow(time.Now())
 		return nil
 	case onStop == config.OnStopKeep:
-		e.log.Info("Stopping, the IPVS table stays as it is", "on_stop", onStop.String())
+		e.log.Info("Stopping, the IPVS table stays as it is", event.Key, event.Stopping, "on_stop", onStop.String())
 		e.saveNow(time.Now())
 		return nil
 	case !e.connected:
@@ -85,7 +86,7 @@ func (e *Engine) stop(ctx context.Context) error {
 	}
 	kctx, cancel := context.WithTimeout(ctx, e.opts.KernelTimeout)
 	defer cancel()
-	e.log.Info("Stopping, removing our services from the IPVS table", "on_stop", onStop.String())
+	e.log.Info("Stopping, removing our services from the IPVS table", event.Key, event.Stopping, "on_stop", onStop.String())
 	err := e.end(kctx)
 	e.allTouched = true
 	e.saveNow(time.Now())
@@ -101,7 +102,7 @@ func (e *Engine) drainAll(ctx context.Context) {
 	deadline := begun.Add(limit)
 	e.stopping.draining.Store(true)
 	defer e.stopping.draining.Store(false)
-	e.log.Info("Stopping, draining our services first; a second signal cuts that short", "on_stop", "drain", "stop_timeout", limit)
+	e.log.Info("Stopping, draining our services first; a second signal cuts that short", event.Key, event.Stopping, "on_stop", "drain", "stop_timeout", limit)
 	timer := time.NewTimer(drainPoll)
 	defer timer.Stop()
 	var told time.Time
@@ -111,14 +112,14 @@ func (e *Engine) drainAll(ctx context.Context) {
 		left := max(deadline.Sub(now), 0)
 		switch {
 		case err == nil && active+inactive == 0:
-			e.log.Info("Drained, no connection is left", "took", now.Sub(begun).Round(time.Millisecond))
+			e.log.Info("Drained, no connection is left", event.Key, event.Stopping, "took", now.Sub(begun).Round(time.Millisecond))
 			return
 		case left == 0:
-			e.log.Warn("stop_timeout is over, cutting the connections that are left", "active", active, "inactive", inactive, "stop_timeout", limit, "err", err)
+			e.log.Warn("stop_timeout is over, cutting the connections that are left", event.Key, event.StopCut, "active", active, "inactive", inactive, "stop_timeout", limit, "err", err)
 			return
 		case now.Sub(told) >= drainTell:
 			told = now
-			e.log.Info("Draining before the stop", "active", active, "inactive", inactive, "time_left", left.Round(time.Second), "err", err)
+			e.log.Info("Draining before the stop", event.Key, event.Stopping, "active", active, "inactive", inactive, "time_left", left.Round(time.Second), "err", err)
 			if e.opts.Draining != nil {
 				e.opts.Draining(fmt.Sprintf("draining before the stop: %d active and %d inactive connections are left", active, inactive), min(left, drainTell)+e.opts.KernelTimeout)
 			}
@@ -127,7 +128,7 @@ func (e *Engine) drainAll(ctx context.Context) {
 		select {
 		case <-timer.C:
 		case <-e.stopping.hurry:
-			e.log.Warn("Drain cut short by a second signal, cutting the connections that are left", "active", active, "inactive", inactive, "after", now.Sub(begun).Round(time.Millisecond))
+			e.log.Warn("Drain cut short by a second signal, cutting the connections that are left", event.Key, event.StopCut, "active", active, "inactive", inactive, "after", now.Sub(begun).Round(time.Millisecond))
 			return
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 
 	"github.com/sluice-lb/sluice/internal/config"
+	"github.com/sluice-lb/sluice/internal/event"
 )
 
 // addresses are those of this host; nil of them means that they cannot be known.
@@ -27,9 +28,9 @@ func (ev addressEvent) handle(e *Engine) {
 		}
 		e.touched[vs] = true
 		if vs.suspended {
-			e.log.Info("Checks suspended, the address of the virtual server is not on this host", "vs", vs.name, "why", "ha_suspend")
+			e.log.Info("Checks suspended, the address of the virtual server is not on this host", event.Key, event.Suspended, "vs", vs.name, "why", "ha_suspend")
 		} else {
-			e.log.Info("Checks resumed, the address of the virtual server is on this host", "vs", vs.name, "why", "ha_suspend")
+			e.log.Info("Checks resumed, the address of the virtual server is on this host", event.Key, event.Resumed, "vs", vs.name, "why", "ha_suspend")
 		}
 		for _, ts := range vs.tasks {
 			for _, t := range ts {

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 
 	"github.com/sluice-lb/sluice/internal/config"
+	"github.com/sluice-lb/sluice/internal/event"
 	"github.com/sluice-lb/sluice/pkg/ipvs"
 )
 
@@ -60,7 +61,7 @@ func (e *Engine) syncDaemon(ctx context.Context, s syncer, state ipvs.SyncState,
 		if err := s.StopSyncDaemon(ctx, state); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		e.log.Info("Sync daemon stopped", "state", state.String(), "interface", r.Interface, "syncid", r.SyncID)
+		e.log.Info("Sync daemon stopped", event.Key, event.SyncDaemon, "state", state.String(), "interface", r.Interface, "syncid", r.SyncID)
 	}
 	delete(e.syncing, state)
 	if !wanted {
@@ -70,7 +71,7 @@ func (e *Engine) syncDaemon(ctx context.Context, s syncer, state ipvs.SyncState,
 		return err
 	}
 	e.syncing[state] = true
-	e.log.Info("Sync daemon started", "state", state.String(), "interface", d.Interface, "syncid", d.SyncID)
+	e.log.Info("Sync daemon started", event.Key, event.SyncDaemon, "state", state.String(), "interface", d.Interface, "syncid", d.SyncID)
 	return nil
 }
 

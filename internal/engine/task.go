@@ -6,6 +6,7 @@ import (
 
 	"github.com/sluice-lb/sluice/internal/checker"
 	"github.com/sluice-lb/sluice/internal/config"
+	"github.com/sluice-lb/sluice/internal/event"
 	"github.com/sluice-lb/sluice/internal/framework"
 	"github.com/sluice-lb/sluice/internal/state"
 )
@@ -93,7 +94,7 @@ func (t *task) judge(e *Engine, o *checker.Outcome, was *lastOutcome, now time.T
 		if was.result != unable || was.reason != o.Reason {
 			args := append(t.names(), "reason", o.Reason)
 			t.mu.Unlock()
-			e.log.Error("Check could not run, the last verdict stays", args...)
+			e.log.Error("Check could not run, the last verdict stays", append(args, event.Key, event.CheckUnable)...)
 			return r.DelayLoop
 		}
 		t.mu.Unlock()
@@ -129,10 +130,10 @@ func (t *task) judge(e *Engine, o *checker.Outcome, was *lastOutcome, now time.T
 	}
 	t.mu.Unlock()
 	if again {
-		e.log.Info("Check runs again", args...)
+		e.log.Info("Check runs again", append(args, event.Key, event.CheckAble)...)
 	}
 	if failed {
-		e.log.Info("Check failed", append(args, "reason", o.Reason, "attempt", attempt, "limit", limit)...)
+		e.log.Info("Check failed", append(args, event.Key, event.CheckAttempt, "reason", o.Reason, "attempt", attempt, "limit", limit)...)
 	}
 	if changed || weighed {
 		e.inbox.send(verdictEvent{t, verdict, changed, dynamic, *o, min(attempt, limit), limit})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-lb/sluice/internal/checker"
 	"github.com/sluice-lb/sluice/internal/config"
+	"github.com/sluice-lb/sluice/internal/event"
 )
 
 // Trial is a real server's checks run once beside the schedule, on demand. A
@@ -97,7 +98,7 @@ func (e *Engine) Test(ctx context.Context, client, who, vs, rs string, tell func
 	}
 	defer e.trials.end(client)
 	rc := f.config()
-	e.log.Info("An operator tests a real server", "vs", f.piece.of.name, "rs", rsName(rc.Key, f.piece.of.Config), "who", who)
+	e.log.Info("An operator tests a real server", event.Key, event.OperatorTest, "vs", f.piece.of.name, "rs", rsName(rc.Key, f.piece.of.Config), "who", who)
 	worst := checker.OK
 	verdicts := f.checks(e.started)
 	for i, c := range rc.Checkers {

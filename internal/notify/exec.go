@@ -4,29 +4,30 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/sluice-lb/sluice/internal/event"
 	"github.com/sluice-lb/sluice/internal/script"
 )
 
 // runScript runs one script to its end and logs what came of it.
 func (r *Runner) runScript(l life, n Notice) {
-	log := r.log.With("event", n.Kind.String(), "vs", n.VS)
+	log := r.log.With("notice", n.Kind.String(), "vs", n.VS)
 	if n.RS != "" {
 		log = log.With("rs", n.RS)
 	}
-	log = log.With("script", n.Script.Argv[0]) // its arguments may be secret
+	log = log.With("script", n.Script.Argv[0])
 	p, err := script.Start(script.Command{
 		Script: n.Script, Identity: r.identity(), Env: told(n),
 		Timeout: r.timeout, KillAfter: r.killAfter, Left: &r.left,
 	})
 	if err != nil {
-		log.Error("Script is not run", "err", err)
+		log.Error("Script is not run", event.Key, event.ScriptFailed, "err", err)
 		return
 	}
 	stopped := attend(l, p)
 	res := p.Result()
 	for _, w := range res.Warnings {
 		if r.firstTime(w) {
-			log.Warn("Script wants mending", "reason", w)
+			log.Warn("Script wants mending", event.Key, event.ScriptUnsafe, "reason", w)
 		}
 	}
 	log = log.With("took", res.Took.Round(time.Millisecond))
@@ -35,11 +36,11 @@ func (r *Runner) runScript(l life, n Notice) {
 	}
 	switch {
 	case res.TimedOut:
-		log.Warn("Script was ended", "reason", r.outOfTime(res))
+		log.Error("Script was ended", event.Key, event.ScriptFailed, "reason", r.outOfTime(res))
 	case res.Stopped:
-		log.Warn("Script was ended", "reason", stopped)
+		log.Error("Script was ended", event.Key, event.ScriptFailed, "reason", stopped)
 	case res.Code != 0 || res.Signal != 0:
-		log.Warn("Script failed", "reason", res.Ended())
+		log.Error("Script failed", event.Key, event.ScriptFailed, "reason", res.Ended())
 	default:
 		log.Debug("Script ended")
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-lb/sluice/internal/config"
+	"github.com/sluice-lb/sluice/internal/event"
 	"github.com/sluice-lb/sluice/internal/script"
 )
 
@@ -224,7 +225,7 @@ func (r *Runner) dispatch(l life, stopping bool) (over bool) {
 	r.mu.Unlock()
 
 	if dropped > 0 {
-		r.log.Error("Notify queue is full, scripts are not run", "dropped", dropped, "event", lost.Kind.String(), "vs", lost.VS, "rs", lost.RS,
+		r.log.Error("Notify queue is full, scripts are not run", event.Key, event.ScriptFailed, "dropped", dropped, "notice", lost.Kind.String(), "vs", lost.VS, "rs", lost.RS,
 			"hint", "scripts take too long; the log shows which at level debug")
 	}
 	return over
@@ -237,7 +238,7 @@ func (r *Runner) dropRest() {
 	n, running := r.queue.clear(), r.running
 	r.mu.Unlock()
 	if n > 0 || running > 0 {
-		r.log.Error("Scripts did not end in time at stop", "not_run", n, "killed", running, "limit", StopLimit)
+		r.log.Error("Scripts did not end in time at stop", event.Key, event.ScriptFailed, "not_run", n, "killed", running, "limit", StopLimit)
 	}
 }
 
@@ -245,7 +246,7 @@ func (r *Runner) giveUp() {
 	r.mu.Lock()
 	running := r.running
 	r.mu.Unlock()
-	r.log.Error("Scripts cannot be killed, they are left behind", "scripts", running)
+	r.log.Error("Scripts cannot be killed, they are left behind", event.Key, event.ScriptFailed, "scripts", running)
 }
 
 // identity returns what Configure set last.

@@ -221,7 +221,7 @@ func TestFullQueueIsLogged(t *testing.T) {
 			s.r.Notify(note(fmt.Sprintf("a/%d down", i)))
 		}
 		synctest.Wait()
-		s.log.want(s, "queue is full", "event=rs_down", "vs=a", "dropped=")
+		s.log.want(s, "queue is full", "notice=rs_down", "vs=a", "dropped=")
 		s.end("a/1 down")
 		s.end("a/2 down")
 		s.end("a/3 down")

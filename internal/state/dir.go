@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sluice-lb/sluice/internal/event"
 )
 
 const (
@@ -86,7 +88,7 @@ func (d *Dir) Load() *State {
 		aside = ""
 		err = errors.Join(err, rerr)
 	}
-	d.log.Error("State file ignored; what is in the IPVS table is adopted without it", "file", d.File(), "err", err, "set_aside", aside)
+	d.log.Error("State file ignored; what is in the IPVS table is adopted without it", event.Key, event.StateFailed, "file", d.File(), "err", err, "set_aside", aside)
 	return nil
 }
 

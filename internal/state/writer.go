@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/sluice-lb/sluice/internal/event"
 )
 
 const (
@@ -95,10 +97,10 @@ func (w *Writer) Flush() error {
 		}
 		w.mu.Unlock()
 		if w.failed == nil {
-			w.log.Error("State not saved, will retry; a restart meanwhile goes by the file before it and by the IPVS table", "err", err)
+			w.log.Error("State not saved, will retry; a restart meanwhile goes by the file before it and by the IPVS table", event.Key, event.StateFailed, "err", err)
 		}
 	} else if w.failed != nil {
-		w.log.Info("State saved again", "file", w.dir.File())
+		w.log.Info("State saved again", event.Key, event.StateSaved, "file", w.dir.File())
 	}
 	w.failed = err
 	return err

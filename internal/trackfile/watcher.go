@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"github.com/sluice-lb/sluice/internal/event"
 )
 
 // File is a file to watch.
@@ -251,7 +253,7 @@ func (w *Watcher) refresh(f *file) {
 		return
 	}
 	if f.now.Value != old.Value {
-		w.log.Info("Track file changed", "track_file", f.Name, "path", f.Path, "value", f.now.Value, "was", old.Value)
+		w.log.Info("Track file changed", event.Key, event.TrackFile, "track_file", f.Name, "path", f.Path, "value", f.now.Value, "was", old.Value)
 	}
 	if f.now.Warning != "" && f.now.Warning != old.Warning {
 		w.warn(f)
@@ -260,7 +262,7 @@ func (w *Watcher) refresh(f *file) {
 }
 
 func (w *Watcher) warn(f *file) {
-	w.log.Warn("Track file keeps its last value", "track_file", f.Name, "path", f.Path,
+	w.log.Warn("Track file keeps its last value", event.Key, event.TrackFileKept, "track_file", f.Name, "path", f.Path,
 		"value", f.now.Value, "reason", f.now.Warning)
 }
 
@@ -277,7 +279,7 @@ func (w *Watcher) open(files int) {
 	fsn, err := fsnotify.NewWatcher()
 	if err != nil {
 		if !w.refused[""] {
-			w.log.Warn("Cannot watch track files, reading them every second instead", "err", err)
+			w.log.Warn("Cannot watch track files, reading them every second instead", event.Key, event.TrackFilePolled, "err", err)
 		}
 		w.refused[""] = true
 		return
@@ -334,7 +336,7 @@ func (w *Watcher) watch(dir string) {
 	// A directory that vanished meanwhile is its parent's event.
 	if !w.refused[dir] && !isGone(err) {
 		w.refused[dir] = true
-		w.log.Warn("Cannot watch a track file's directory, reading the file every second instead",
+		w.log.Warn("Cannot watch a track file's directory, reading the file every second instead", event.Key, event.TrackFilePolled,
 			"dir", dir, "err", err)
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/sluice-lb/sluice/internal/event"
 )
 
 const (
@@ -65,7 +67,7 @@ func (s *Server) ConfigureAdmin(path string) {
 	if path != "" {
 		text, err := readToken(path)
 		if err != nil {
-			s.Log.Error("http_admin does not work, nobody may change anything over HTTP. Mend the file and reload", "http_admin", path, "err", err)
+			s.Log.Error("http_admin does not work, nobody may change anything over HTTP. Mend the file and reload", event.Key, event.HTTPFailed, "http_admin", path, "err", err)
 		} else {
 			sum := sha256.Sum256([]byte(text))
 			token = &sum

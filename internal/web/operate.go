@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluice-lb/sluice/internal/engine"
+	"github.com/sluice-lb/sluice/internal/event"
 )
 
 // maxWho bounds an operator's name.
@@ -26,7 +27,7 @@ func (s *Server) adminPaths(mux *http.ServeMux) {
 				return
 			}
 			if err := origin.Check(r); err != nil {
-				s.Log.Warn("A request from another site is refused", "path", r.URL.Path, "remote", client(r), "origin", clip(r.Header.Get("Origin")))
+				s.Log.Warn("A request from another site is refused", event.Key, event.HTTPRefused, "path", r.URL.Path, "remote", client(r), "origin", clip(r.Header.Get("Origin")))
 				s.refuse(w, r, http.StatusForbidden, "this must be asked for from sluice's own page: "+err.Error())
 				return
 			}
@@ -95,7 +96,7 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	if name == "" {
 		name = client(r).String()
 	}
-	s.Log.Info("An operator logs in over HTTP", "who", "http:"+name, "remote", client(r))
+	s.Log.Info("An operator logs in over HTTP", event.Key, event.HTTPLogin, "who", "http:"+name, "remote", client(r))
 	http.SetCookie(w, s.admin.begin("http:"+name))
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }
@@ -113,7 +114,7 @@ func (s *Server) failed(w http.ResponseWriter, r *http.Request, code int, err er
 		w.Header().Set("Retry-After", strconv.Itoa(int(failEvery/time.Second)))
 		return http.StatusTooManyRequests
 	case errors.Is(err, errBadToken):
-		s.Log.Warn("A wrong token for http_admin", "remote", client(r), "path", r.URL.Path)
+		s.Log.Warn("A wrong token for http_admin", event.Key, event.HTTPRefused, "remote", client(r), "path", r.URL.Path)
 	}
 	return code
 }

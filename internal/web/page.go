@@ -197,7 +197,7 @@ func (s *Server) write(w http.ResponseWriter, code int, name string, data any) {
 	err := pages.ExecuteTemplate(&b, name, data)
 	s.rendering.Unlock()
 	if err != nil {
-		s.Log.Error("A page cannot be made", "page", name, "err", err)
+		s.Log.Error("A page cannot be made", event.Key, event.HTTPFailed, "page", name, "err", err)
 		http.Error(w, "the page cannot be made: the log says why", http.StatusInternalServerError)
 		return
 	}

@@ -167,10 +167,10 @@ func (s *Server) Run(ctx context.Context) {
 				again = time.After(pause)
 				if said != err.Error() {
 					said = err.Error()
-					s.Log.Error("http_listen does not work, the rest goes on; it is tried again until it does. Free the address, or give another one and reload", "http_listen", at, "err", err)
+					s.Log.Error("http_listen does not work, the rest goes on; it is tried again until it does. Free the address, or give another one and reload", event.Key, event.HTTPFailed, "http_listen", at, "err", err)
 				}
 			} else {
-				s.Log.Info("The dashboard and metrics are served over HTTP", "http_listen", at)
+				s.Log.Info("The dashboard and metrics are served over HTTP", event.Key, event.HTTPServed, "http_listen", at)
 				pause, said = 0, ""
 			}
 		}
@@ -180,7 +180,7 @@ func (s *Server) Run(ctx context.Context) {
 		case <-changed:
 		case <-again:
 		case err := <-live.failed():
-			s.Log.Error("The HTTP listener has failed, it is opened again", "http_listen", at, "err", err)
+			s.Log.Error("The HTTP listener has failed, it is opened again", event.Key, event.HTTPFailed, "http_listen", at, "err", err)
 			live.stop(ctx)
 			live = nil
 		}

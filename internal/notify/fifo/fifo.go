@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-lb/sluice/internal/config"
+	"github.com/sluice-lb/sluice/internal/event"
 )
 
 // Bounds.
@@ -240,10 +241,10 @@ func (w *Writer) apply(life context.Context, c *Config) {
 		if p == nil {
 			var err error
 			if p, err = open(f); err != nil {
-				w.log.Error("Notify FIFO cannot be used, nothing is written to it", "fifo", f.Path, "pos", f.Pos, "err", err, "hint", hint(err))
+				w.log.Error("Notify FIFO cannot be used, nothing is written to it", event.Key, event.FIFOFailed, "fifo", f.Path, "pos", f.Pos, "err", err, "hint", hint(err))
 				continue
 			}
-			w.log.Info("Notify FIFO is open", "fifo", f.Path, "made", p.made)
+			w.log.Info("Notify FIFO is open", event.Key, event.FIFOOpen, "fifo", f.Path, "made", p.made)
 		}
 		w.pipes = append(w.pipes, p)
 		w.read(life, p, withPath(f, c))
@@ -269,7 +270,7 @@ func (w *Writer) close(p *pipe) {
 	w.stats.Lost += uint64(p.lost)
 	w.mu.Unlock()
 	if err := p.close(); err != nil {
-		w.log.Warn("Notify FIFO could not be removed", "fifo", p.path, "err", err, "hint", "remove it by hand, or leave it: it is used again")
+		w.log.Warn("Notify FIFO could not be removed", event.Key, event.FIFOUnread, "fifo", p.path, "err", err, "hint", "remove it by hand, or leave it: it is used again")
 	}
 	if p.reader != nil {
 		w.retire(p.reader)
@@ -291,6 +292,6 @@ func (w *Writer) end() {
 	select {
 	case <-over:
 	case <-time.After(StopLimit):
-		w.log.Error("Scripts of notify FIFOs do not end, they are left behind", "limit", StopLimit)
+		w.log.Error("Scripts of notify FIFOs do not end, they are left behind", event.Key, event.ScriptFailed, "limit", StopLimit)
 	}
 }

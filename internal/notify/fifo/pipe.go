@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sluice-lb/sluice/internal/config"
+	"github.com/sluice-lb/sluice/internal/event"
 )
 
 // pipeBuf is what the kernel writes in one piece or not at all (PIPE_BUF).
@@ -221,7 +222,7 @@ func (p *pipe) say(log *slog.Logger) {
 	case p.why != nil:
 		why = p.why.Error()
 	}
-	log.Error("Messages to notify FIFO are lost", "fifo", p.path, "lost", p.unsaid, "err", why, "hint", hint)
+	log.Error("Messages to notify FIFO are lost", event.Key, event.FIFOFailed, "fifo", p.path, "lost", p.unsaid, "err", why, "hint", hint)
 	p.unsaid, p.why, p.said = 0, nil, time.Now()
 }
 

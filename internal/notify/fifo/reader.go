@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-lb/sluice/internal/config"
+	"github.com/sluice-lb/sluice/internal/event"
 )
 
 // reader is a program that reads a FIFO.
@@ -72,13 +73,13 @@ func (w *Writer) read(life context.Context, p *pipe, s *config.Script) {
 		if ctx.Err() != nil {
 			return
 		}
-		w.log.Info("Script of notify FIFO is started", "fifo", r.path, "script", s.Argv[0])
+		w.log.Info("Script of notify FIFO is started", event.Key, event.ScriptBegun, "fifo", r.path, "script", s.Argv[0])
 		err := w.start(ctx, s)
 		switch {
 		case ctx.Err() != nil:
 			w.log.Debug("Script of notify FIFO was ended", "fifo", r.path, "script", s.Argv[0], "err", err)
 		default:
-			w.log.Warn("Script of notify FIFO has ended, nothing reads the FIFO", "fifo", r.path, "script", s.Argv[0], "err", err,
+			w.log.Warn("Script of notify FIFO has ended, nothing reads the FIFO", event.Key, event.FIFOUnread, "fifo", r.path, "script", s.Argv[0], "err", err,
 				"hint", "it is started again by a reload")
 		}
 	})

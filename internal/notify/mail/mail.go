@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-lb/sluice/internal/config"
+	"github.com/sluice-lb/sluice/internal/event"
 )
 
 // Bounds.
@@ -194,7 +195,7 @@ func (m *Mailer) take(last bool) *letter {
 	m.closed = m.closed || last && l == nil
 	m.mu.Unlock()
 	if dropped > 0 {
-		m.log.Error("Mail queue is full, the oldest mails are dropped", "dropped", dropped, "limit", maxQueued,
+		m.log.Error("Mail queue is full, the oldest mails are dropped", event.Key, event.MailFailed, "dropped", dropped, "limit", maxQueued,
 			"hint", "the log above says why smtp_server does not take them")
 	}
 	return l
@@ -213,7 +214,7 @@ func (m *Mailer) deliver(ctx, hard context.Context, l *letter) bool {
 		set := m.set
 		m.mu.Unlock()
 		if !set.on() {
-			m.log.Info("Mail is not sent, the configuration has no recipient or server any more", "subject", set.subject(l.Message))
+			m.log.Info("Mail is not sent, the configuration has no recipient or server any more", event.Key, event.MailSpared, "subject", set.subject(l.Message))
 			return true
 		}
 		stopping := ctx.Err() != nil
@@ -226,15 +227,15 @@ func (m *Mailer) deliver(ctx, hard context.Context, l *letter) bool {
 		case hard.Err() != nil:
 			return false
 		case permanent(err) || l.tries > len(delays):
-			m.log.Error("Mail is given up", "subject", set.subject(l.Message), "server", set.address(), "err", err, "tries", l.tries)
+			m.log.Error("Mail is given up", event.Key, event.MailFailed, "subject", set.subject(l.Message), "server", set.address(), "err", err, "tries", l.tries)
 			m.over(l)
 			return true
 		case stopping:
-			m.log.Warn("Mail could not be sent", "subject", set.subject(l.Message), "server", set.address(), "err", err)
+			m.log.Warn("Mail could not be sent", event.Key, event.MailRetried, "subject", set.subject(l.Message), "server", set.address(), "err", err)
 			return false
 		}
 		wait := delays[l.tries-1]
-		m.log.Warn("Mail could not be sent, will retry", "subject", set.subject(l.Message), "server", set.address(), "err", err, "try", l.tries, "retry_in", wait)
+		m.log.Warn("Mail could not be sent, will retry", event.Key, event.MailRetried, "subject", set.subject(l.Message), "server", set.address(), "err", err, "try", l.tries, "retry_in", wait)
 		again := time.NewTimer(wait)
 		select {
 		case <-again.C:
@@ -265,7 +266,7 @@ func (m *Mailer) giveUp() {
 	m.queue, m.inFlight, m.closed = nil, false, true
 	m.stats.Failed += uint64(n)
 	m.mu.Unlock()
-	m.log.Error("Mails could not be sent before the stop", "mails", n, "limit", StopLimit)
+	m.log.Error("Mails could not be sent before the stop", event.Key, event.MailFailed, "mails", n, "limit", StopLimit)
 }
 
 // refusal is an answer that will not change.

@@ -10,6 +10,8 @@ import (
 	"os"
 	"strconv"
 	"time"
+
+	"github.com/sluice-lb/sluice/internal/event"
 )
 
 // maxAnswers bounds all that a server may say in one session, in bytes.
@@ -28,7 +30,7 @@ func (m *Mailer) attempt(ctx context.Context, set *settings, l *letter) error {
 		a, err := parseAddress(text)
 		if err != nil {
 			if !l.done[text] {
-				m.log.Error("Mail recipient is left out", "recipient", text, "err", err, "hint", "correct notification_email")
+				m.log.Error("Mail recipient is left out", event.Key, event.MailFailed, "recipient", text, "err", err, "hint", "correct notification_email")
 			}
 			l.done[text] = true
 			continue
@@ -74,7 +76,7 @@ func (m *Mailer) handOver(s *session, set *settings, l *letter, from address, to
 			took = append(took, a.envelope)
 		case permanent(err):
 			l.done[a.envelope] = true
-			m.log.Error("Mail recipient is refused", "recipient", a.envelope, "server", set.address(), "err", err)
+			m.log.Error("Mail recipient is refused", event.Key, event.MailFailed, "recipient", a.envelope, "server", set.address(), "err", err)
 		case isAnswer(err):
 			later = err
 		default:
