@@ -50,7 +50,7 @@ const unable = uint8(checker.Unable)
 // judge takes one run's outcome on the scheduler's side.
 func (r *run) judge(o checker.Outcome) time.Duration {
 	now := time.Now()
-	r.engine.tally.count(r.kind, o.Result)
+	r.engine.tally.count(r.kind, &o)
 	r.mu.Lock()
 	was, members := r.last, r.members
 	r.last = lastOutcome{reason: o.Reason, took: o.Took, at: now.UnixNano(), result: uint8(o.Result), told: uint8(o.Result)}

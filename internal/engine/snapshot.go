@@ -24,6 +24,8 @@ type Snapshot struct {
 	// Checks are the runs of checks since the start, by kind; kinds of which none has
 	// run are not here.
 	Checks []Checks `json:"checks,omitempty"`
+	// Measured is how long the engine's own work takes.
+	Measured *Measured `json:"-"`
 	// Observe: nothing is written to the kernel.
 	Observe bool   `json:"observe"`
 	Kernel  Kernel `json:"kernel"`
@@ -65,6 +67,8 @@ type Kernel struct {
 	// DriftRepaired counts what somebody else changed in our services and was put
 	// back since the start.
 	DriftRepaired uint64 `json:"drift_repaired"`
+	// LastSuccess is when it last did what it was asked, be it to read or to write.
+	LastSuccess time.Time `json:"last_success,omitzero"`
 }
 
 // VirtualServer is one virtual server's state.
