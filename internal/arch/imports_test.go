@@ -62,7 +62,7 @@ var rules = []rule{
 	{pkg: "internal/notify", may: []string{"internal/config", "internal/script"}, libs: []string{xsys}},
 	{pkg: "internal/notify/mail", may: []string{"internal/config"}, libs: none},
 	{pkg: "internal/notify/fifo", may: []string{"internal/config", "internal/script"}, libs: []string{xsys}},
-	{pkg: "internal/metrics", may: []string{"internal/engine", "internal/config", "pkg/ipvs"}, libs: []string{xsys}},
+	{pkg: "internal/metrics", may: []string{"internal/engine", "internal/config", "internal/checker", "pkg/ipvs"}, libs: []string{xsys}},
 	{pkg: "internal/web", may: none, libs: []string{"golang.org/x/net/netutil"}},
 	{pkg: "internal/control/render", may: []string{"internal/engine"}, libs: none, not: []string{"os/...", "net"}},
 	{pkg: "internal/control", not: []string{"internal/framework"}},

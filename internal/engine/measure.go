@@ -25,6 +25,8 @@ type Measured struct {
 	// reading the file included.
 	Accepted, Refused uint64
 	ReloadTook        time.Duration
+	// Reconcile is reconcile_interval.
+	Reconcile time.Duration
 }
 
 // Operations are the changes of one kind.

@@ -37,6 +37,9 @@ func (e *Engine) overview() (*Snapshot, *published) {
 	}
 	s.Overrides = slices.Clone(p.head.Overrides)
 	s.Checks, s.Measured = e.tally.checks(), e.measures.read()
+	if p.config != nil {
+		s.Measured.Reconcile = p.config.Global.ReconcileInterval
+	}
 	s.Kernel.LastSuccess = e.measures.lastSuccess()
 	s.VirtualServers = make([]VirtualServer, p.pieces.n)
 	n := 0
