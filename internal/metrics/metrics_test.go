@@ -5,45 +5,14 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/sluice-lb/sluice/internal/config"
-	"github.com/sluice-lb/sluice/internal/config/keyword"
-	"github.com/sluice-lb/sluice/internal/config/syntax"
 	"github.com/sluice-lb/sluice/internal/engine"
 	"github.com/sluice-lb/sluice/pkg/ipvs"
 )
-
-// TestEveryConfigurationPassesPromlint: those of the parser's tests hold every kind
-// of service, check and setting, and what is wrong with them.
-func TestEveryConfigurationPassesPromlint(t *testing.T) {
-	served := 0
-	for _, pattern := range []string{"ok", "bad"} {
-		files, err := filepath.Glob("../../testdata/conf/" + pattern + "/*.conf")
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, file := range files {
-			cfg, _ := keyword.Load(file, keyword.Options{Options: syntax.Options{Resolver: syntax.OS{}}})
-			if cfg == nil || config.Validate(cfg) != nil {
-				continue
-			}
-			served += len(cfg.VirtualServers)
-			t.Run(filepath.Base(file), func(t *testing.T) {
-				after(t, 5*time.Minute, cfg, func(e *engine.Engine) {
-					lint(t, text(t, e.Overview(), config.MetricsService))
-					lint(t, text(t, e.Snapshot(), config.MetricsServer))
-				})
-			})
-		}
-	}
-	if served < 50 {
-		t.Errorf("only %d virtual servers were served", served)
-	}
-}
 
 // TestTheStateIsToldRight.
 func TestTheStateIsToldRight(t *testing.T) {
