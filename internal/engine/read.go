@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -84,6 +85,8 @@ func (e *Engine) VirtualServers() iter.Seq[VirtualServer] {
 func (e *Engine) snapshot() (*Snapshot, *published) {
 	s, p := e.overview()
 	for i := range s.VirtualServers {
+		// The loop, and whoever checks, need not wait for a reader of ten thousand.
+		runtime.Gosched()
 		s.VirtualServers[i] = p.pieces.at(i).read(p.config, s.At)
 	}
 	return s, p

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/sluice-lb/sluice/internal/config"
 )
@@ -16,6 +17,12 @@ const ContentType = "text/plain; version=0.0.4; charset=utf-8"
 // atOnce is how many scrapes are answered at the same time. Two Prometheus servers
 // and a person are fewer; each takes memory in proportion to the configuration.
 const atOnce = 4
+
+// compressors are used again: each takes most of a megabyte.
+var compressors = sync.Pool{New: func() any {
+	z, _ := gzip.NewWriterLevel(io.Discard, gzip.BestSpeed) // the level is right
+	return z
+}}
 
 // Handler answers scrapes with what read returns.
 func Handler(read func() Reading) http.Handler {
@@ -37,13 +44,14 @@ func Handler(read func() Reading) http.Handler {
 		var body io.Writer = w
 		if reading.Detail == config.MetricsServer && acceptsGzip(r.Header.Get("Accept-Encoding")) {
 			w.Header().Set("Content-Encoding", "gzip")
-			z, err := gzip.NewWriterLevel(w, gzip.BestSpeed)
-			if err != nil {
-				http.Error(w, err.Error(), http.StatusInternalServerError)
-				return
-			}
-			// An error is the client's departure, here and below.
-			defer func() { _ = z.Close() }()
+			z := compressors.Get().(*gzip.Writer)
+			z.Reset(w)
+			defer func() {
+				// An error is the client's departure, here and below.
+				_ = z.Close()
+				z.Reset(io.Discard)
+				compressors.Put(z)
+			}()
 			body = z
 		}
 		_ = Write(body, reading, p)

@@ -61,7 +61,7 @@ func served(t testing.TB, cfg *config.Config) (*engine.Engine, *checker.Schedule
 }
 
 // written is served with all of the table written.
-func written(b *testing.B, cfg *config.Config) *engine.Engine {
+func written(b testing.TB, cfg *config.Config) *engine.Engine {
 	b.Helper()
 	e, _ := served(b, cfg)
 	ctx, cancel := context.WithCancel(context.Background())
