@@ -66,26 +66,36 @@ func TestAllDetailIsCompressedForWhoAcceptsThat(t *testing.T) {
 	}
 }
 
-// TestTenThousandServersScrapeInTime: 200 ms for all detail. The limit here is for a
-// machine that does other things too; the figure is logged.
+// TestTenThousandServersScrapeInTime: all detail within 200 ms. It is processor time
+// that is held to that, for this machine may do other things too.
 func TestTenThousandServersScrapeInTime(t *testing.T) {
 	e := written(t, farm(100, 100))
 	for _, detail := range []config.MetricsDetail{config.MetricsService, config.MetricsServer} {
 		for _, encoding := range []string{"", "gzip"} {
-			best, size := time.Hour, 0
+			best, wall, size := time.Hour, time.Hour, 0
 			h := handlerOf(e, detail)
 			for range 5 {
-				begun := time.Now()
+				begun, used := time.Now(), cpu(t)
 				size = answerTo(h, encoding).Body.Len()
-				best = min(best, time.Since(begun))
+				best, wall = min(best, cpu(t)-used), min(wall, time.Since(begun))
 			}
 			if detail == config.MetricsServer && encoding == "" && size < 1<<20 {
 				t.Fatalf("%d bytes: that is not all", size)
 			}
-			t.Logf("detail %v, encoding %q: %v, %d bytes", detail, encoding, best.Round(10*time.Microsecond), size)
+			t.Logf("detail %v, encoding %q: %v of processor time, %v, %d bytes", detail, encoding, best, wall.Round(10*time.Microsecond), size)
 			if best > 200*time.Millisecond {
 				t.Errorf("detail %v, encoding %q: %v", detail, encoding, best)
 			}
 		}
 	}
+}
+
+// cpu is the processor time that this process has used.
+func cpu(t *testing.T) time.Duration {
+	t.Helper()
+	p, err := ReadProcess()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.CPU
 }

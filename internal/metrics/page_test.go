@@ -3,6 +3,7 @@ package metrics
 import (
 	"flag"
 	"fmt"
+	"net/netip"
 	"os"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/sluice-lb/sluice/internal/checker"
 	"github.com/sluice-lb/sluice/internal/config"
 	"github.com/sluice-lb/sluice/internal/engine"
+	"github.com/sluice-lb/sluice/pkg/ipvs"
 )
 
 var update = flag.Bool("update", false, "rewrite docs/metrics.md")
@@ -81,12 +83,15 @@ func everything() *engine.Snapshot {
 	vs := engine.VirtualServer{
 		Name: "[192.0.2.1]:tcp:80", Protocol: "TCP", MinAlive: 1, Sorry: &engine.SorryServer{},
 		RealServers: []engine.RealServer{{Address: "10.0.0.1:80", State: engine.StateUp, Checkers: []engine.Checker{{Kind: "TCP_CHECK", Verdict: "up", LastAt: time.Unix(1, 0)}}}},
-		Services:    []engine.Service{{Destinations: []engine.Destination{{Address: "10.0.0.1:80"}}}},
+		Services:    []engine.Service{{Key: ipvs.ServiceKey{Family: ipvs.INET, Protocol: ipvs.TCP, Addr: netip.MustParseAddr("192.0.2.1"), Port: 80}, Destinations: []engine.Destination{{Address: "10.0.0.1:80"}}}},
 	}
+	vs.Label, vs.RealServers[0].Label = "shop", "rack 4"
+	mark := engine.VirtualServer{Name: "FWM 5", Services: []engine.Service{{Key: ipvs.ServiceKey{Family: ipvs.INET6, FWMark: 5}}}}
+	group := engine.VirtualServer{Name: "[web]:0", Group: "web", Protocol: "TCP", Services: []engine.Service{{Key: ipvs.ServiceKey{Family: ipvs.INET6, FWMark: 5}}}}
 	took := engine.Histogram{Bounds: []time.Duration{time.Second}}
 	checks := engine.Checks{Kind: "TCP_CHECK", Took: took}
 	checks.FailedAt[checker.StageConnect] = 1
-	return &engine.Snapshot{Checks: []engine.Checks{checks}, VirtualServers: []engine.VirtualServer{vs}, Measured: &engine.Measured{
+	return &engine.Snapshot{Checks: []engine.Checks{checks}, VirtualServers: []engine.VirtualServer{vs, mark, group}, Measured: &engine.Measured{
 		Operations: []engine.Operations{{Kind: "add_service"}}, Calls: []engine.KernelCall{{Kind: "batch", Took: took}},
 	}}
 }
