@@ -49,6 +49,15 @@ type Outcome struct {
 	Weighted bool
 	// Fault is the reason in parts; nil with OK.
 	Fault *Fault
+	// Certificate is what the server showed, whether it is good or not: of several the
+	// one that ends first. It is nil unless the check is over TLS.
+	Certificate *Certificate
+}
+
+// Certificate is a server's.
+type Certificate struct {
+	Subject, Issuer string
+	NotAfter        time.Time
 }
 
 // Probe is one configured check of one target.

@@ -42,9 +42,14 @@ func (s *Scheduler) finish(c completion) {
 // runs probes, and is called by what recovers.
 func PanicOutcome(v any) Outcome {
 	if v == nil {
-		return Outcome{Result: Unable, Reason: "probe ended without an outcome"}
+		return broken("probe ended without an outcome")
 	}
-	return Outcome{Result: Unable, Reason: fmt.Sprintf("probe panicked: %v (%s)", v, panicSite())}
+	return broken(fmt.Sprintf("probe panicked: %v (%s)", v, panicSite()))
+}
+
+// broken is a probe that did not say anything itself.
+func broken(reason string) Outcome {
+	return Outcome{Result: Unable, Reason: reason, Fault: &Fault{Stage: StagePrepare}}
 }
 
 // panicSite is the innermost frame outside the runtime, below the panic.

@@ -440,11 +440,9 @@ func (s *Scheduler) hang(t *task) {
 	if !s.gone(t) {
 		s.hung = append(s.hung, t)
 		// The last verdict must not stay without a word.
-		t.delay = s.judge(t, Outcome{
-			Result: Unable,
-			Reason: fmt.Sprintf("probe has not returned %v after its deadline of %v", time.Duration(s.grace), t.Timeout),
-			Took:   t.Timeout + time.Duration(s.grace),
-		})
+		o := broken(fmt.Sprintf("probe has not returned %v after its deadline of %v", time.Duration(s.grace), t.Timeout))
+		o.Took, o.Fault.Timeout = t.Timeout+time.Duration(s.grace), true
+		t.delay = s.judge(t, o)
 	}
 }
 

@@ -161,8 +161,27 @@ type HTTP struct {
 	FastRecovery bool
 	// TLSCompliant exchanges close-notify.
 	TLSCompliant bool
-	URLs         []URL
+	// TLS is how SSL_GET looks at certificates; nil for not at all, as keepalived.
+	TLS  *TLS
+	URLs []URL
 }
+
+// TLS is an extension: what SSL_GET makes of the server's certificate.
+type TLS struct {
+	// Pos is where CA stands.
+	Pos diag.Pos
+	// Verify fails the check if the certificate is not valid for the name.
+	Verify bool
+	// CA is a PEM file with the issuers to trust, "" for the system's.
+	CA string
+	// ServerName is what is sent and verified, "" for the name that the url asks for.
+	ServerName string
+	// ExpiryWarn is how long before its end a certificate is warned of, 0 for never.
+	ExpiryWarn time.Duration
+}
+
+// ReadsFile tells whether a check reads a file of its own when it is made.
+func (s *TLS) ReadsFile() bool { return s != nil && s.Verify && s.CA != "" }
 
 // URL is one url block.
 type URL struct {

@@ -336,6 +336,7 @@ func (p *printer) http(vs *VirtualServer, rs *RealServer, c *Checker) {
 	p.line("fast_recovery", yesNo(h.FastRecovery))
 	if c.Kind == SSLGet {
 		p.line("tls_compliant", yesNo(h.TLSCompliant))
+		p.tls(h.TLS)
 	}
 	for i := range h.URLs {
 		p.url(c.Kind, &h.URLs[i])

@@ -45,8 +45,13 @@ func (h *HTTP) asks(o *HTTP) bool {
 		return equal
 	}
 	return h.Protocol == o.Protocol && h.VirtualHost == o.VirtualHost && h.SNI == o.SNI && h.SNIName == o.SNIName &&
-		h.SNIVirtualHost == o.SNIVirtualHost && h.TLSCompliant == o.TLSCompliant &&
+		h.SNIVirtualHost == o.SNIVirtualHost && h.TLSCompliant == o.TLSCompliant && h.TLS.same(o.TLS) &&
 		slices.EqualFunc(h.URLs, o.URLs, func(a, b URL) bool { return a.same(&b) })
+}
+
+func (s *TLS) same(o *TLS) bool {
+	look, equal := both(s, o)
+	return equal || look && s.Verify == o.Verify && s.CA == o.CA && s.ServerName == o.ServerName && s.ExpiryWarn == o.ExpiryWarn
 }
 
 func (u *URL) same(o *URL) bool {
@@ -109,6 +114,11 @@ func (c *Checker) AppendQuestion(b []byte) []byte {
 		q.number(int64(h.Protocol), int64(len(h.URLs)))
 		q.text(h.VirtualHost, h.SNIName, h.SNIVirtualHost)
 		q.flag(h.SNI, h.TLSCompliant)
+		if q.there(h.TLS != nil) {
+			q.flag(h.TLS.Verify)
+			q.text(h.TLS.CA, h.TLS.ServerName)
+			q.number(int64(h.TLS.ExpiryWarn))
+		}
 		for i := range h.URLs {
 			q.url(&h.URLs[i])
 		}

@@ -21,7 +21,7 @@ func everything() *config.Checker {
 		Kind: config.HTTPGet, Pos: diag.At("a", 1, 2),
 		Conn:     config.Connection{Target: netip.AddrPortFrom(addr, 80), BindAddr: addr, BindPort: 1, BindIf: "lo", FWMark: 2, Timeout: time.Second},
 		Schedule: config.Schedule{DelayLoop: 1, DelayBeforeRetry: 2, Warmup: 3, Retry: 4, Rise: 5},
-		HTTP: &config.HTTP{VirtualHost: "a", SNIName: "b", SNIVirtualHost: "c", URLs: []config.URL{{
+		HTTP: &config.HTTP{VirtualHost: "a", SNIName: "b", SNIVirtualHost: "c", TLS: &config.TLS{CA: "/ca", ServerName: "e", ExpiryWarn: 1}, URLs: []config.URL{{
 			Path: "/", VirtualHost: "d", Status: []config.StatusRange{{First: 200, Last: 299}},
 			Regex: &config.Regex{Pattern: "x", Options: []string{"y"}, MinOffset: 1, MaxOffset: 2},
 		}}},

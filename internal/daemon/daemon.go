@@ -187,7 +187,7 @@ func newDaemon(opts Options, cfg *config.Config, found diag.List) (*daemon, erro
 	d.dumps = newDumps(d.log)
 	d.web = &web.Server{Log: d.log, Metrics: metrics.Handler(d.measured), Healthy: d.answers}
 	d.settle(cfg)
-	made := &probes{misc: misc.Options{Identity: d.outward.identity, Warn: d.outward.unsafe}}
+	made := &probes{misc: misc.Options{Identity: d.outward.identity, Warn: d.outward.unsafe}, expiry: d.expiryLog()}
 	d.table = &table{log: d.log, config: cfg, observe: opts.Observe, global: cfg.Global}
 	if opts.StateDir != "" && !opts.Observe {
 		d.store = openStore(d.log, opts.StateDir)

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"slices"
 	"sync"
@@ -24,12 +25,23 @@ import (
 type probes struct {
 	// misc is what scripts need to know.
 	misc misc.Options
+	// expiry is told of certificates that end soon; nil for nobody.
+	expiry *http.ExpiryLog
 
 	mu     sync.Mutex
 	of     *config.SSL
 	loaded bool
 	client *tls.Config
 	err    error
+	// pools are the tls_ca files of that configuration by their names.
+	pools map[string]pool
+	from  *config.Config
+}
+
+// pool is what a tls_ca holds, or why it cannot be used.
+type pool struct {
+	certificates *x509.CertPool
+	err          error
 }
 
 func (p *probes) make(cfg *config.Config, c *config.Checker) (checker.Probe, error) {
@@ -39,11 +51,12 @@ func (p *probes) make(cfg *config.Config, c *config.Checker) (checker.Probe, err
 	case config.HTTPGet:
 		return http.New(c, nil)
 	case config.SSLGet:
+		p.begin(cfg)
 		client, err := p.ssl(cfg.SSL)
 		if err != nil {
 			return nil, err
 		}
-		return http.New(c, client)
+		return http.NewWith(c, http.Options{Client: client, CA: p.ca, Expiry: p.expiry})
 	case config.SMTPCheck:
 		return smtp.New(c), nil
 	case config.DNSCheck:
@@ -68,6 +81,43 @@ func (p *probes) ssl(ssl *config.SSL) (*tls.Config, error) {
 	return p.client, p.err
 }
 
+// begin forgets the files of another configuration.
+func (p *probes) begin(cfg *config.Config) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pools == nil || p.from != cfg {
+		p.pools, p.from = map[string]pool{}, cfg
+	}
+}
+
+// ca reads a tls_ca once for each configuration: a thousand checks may share one.
+func (p *probes) ca(file string) (*x509.CertPool, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	made, ok := p.pools[file]
+	if !ok {
+		made.certificates, made.err = http.LoadCA(file)
+		p.pools[file] = made
+	}
+	return made.certificates, made.err
+}
+
+// caFindings reads the tls_ca of a check that verifies, once for each file and place.
+func (p *probes) caFindings(rs *config.RealServer, c *config.Checker) diag.List {
+	if c.HTTP == nil || !c.HTTP.TLS.ReadsFile() {
+		return nil
+	}
+	_, err := p.ca(c.HTTP.TLS.CA)
+	if err == nil {
+		return nil
+	}
+	return diag.List{{
+		Severity: diag.Fatal, Class: diag.ClassNotFound, Code: "F191", Pos: c.HTTP.TLS.Pos, Width: 1,
+		Message: fmt.Sprintf("the certificate of real_server %s cannot be verified: %v", rs.Key, err),
+		Hint:    "nothing is run, since the check would fail or verify nothing; mend the file or the path",
+	}}
+}
+
 // probeFindings makes every probe once, so that what only the probe can tell, a
 // regex that cannot be used or a key file that cannot be read, is a finding of the
 // configuration and not a surprise at run time. Checkers that cannot be made are
@@ -78,11 +128,13 @@ func probeFindings(cfg *config.Config) diag.List {
 		return nil
 	}
 	var p probes
+	p.begin(cfg)
 	usesSSL := false
 	for _, vs := range cfg.VirtualServers {
 		for _, rs := range vs.RealServers {
 			rs.Checkers = slices.DeleteFunc(rs.Checkers, func(c *config.Checker) bool {
 				usesSSL = usesSSL || c.Kind == config.SSLGet
+				found = append(found, p.caFindings(rs, c)...)
 				if c.Kind == config.DNSCheck {
 					if _, err := dns.New(c); err != nil {
 						found = append(found, diag.Diagnostic{

@@ -69,9 +69,7 @@ func (ev reloadEvent) handle(e *Engine) {
 	if p.share {
 		e.reshare()
 	}
-	if p.ssl {
-		e.renewProbes()
-	}
+	e.renewProbes(p.ssl)
 	e.install(p)
 	for _, f := range moved {
 		f.handle(e)
@@ -101,20 +99,21 @@ func (e *Engine) watch(tfs []*config.TrackFile) (moved []fileEvent) {
 }
 
 // renewProbes has the checks that look at what all of a kind have in common use it as
-// it is configured now.
-func (e *Engine) renewProbes() {
+// it is configured now, and those that read a file of their own, which may hold
+// something else by now. client: the SSL block is another.
+func (e *Engine) renewProbes(client bool) {
 	done := map[*run]bool{}
 	for _, vs := range e.vss {
 		for _, ts := range vs.tasks {
 			for _, t := range ts {
-				if t == nil || t.run == nil || t.run.id == 0 || done[t.run] {
+				if t == nil || t.run == nil || t.run.id == 0 {
+					continue
+				}
+				_, _, c := t.config()
+				if c.Kind != config.SSLGet || !client && !c.HTTP.TLS.ReadsFile() || done[t.run] {
 					continue
 				}
 				done[t.run] = true
-				_, _, c := t.config()
-				if c.Kind != config.SSLGet {
-					continue
-				}
 				if probe, err := e.opts.Probe(e.config, c); err != nil {
 					e.log.Error("Checker runs as before the reload", append(t.names(), "err", err)...)
 				} else {

@@ -245,6 +245,26 @@ func TestSSLOfAReload(t *testing.T) {
 	}
 }
 
+// TestX06ReloadReadsTheCAAgain: the file of a check that verifies may have other
+// issuers by now, though nothing is changed in the configuration.
+func TestX06ReloadReadsTheCAAgain(t *testing.T) {
+	make := func(verify bool) *config.Config {
+		cfg := many(2, 2)
+		c := cfg.VirtualServers[1].RealServers[0].Checkers[0]
+		c.Kind, c.HTTP = config.SSLGet, &config.HTTP{TLS: &config.TLS{Verify: verify, CA: "/ca.pem"}}
+		return cfg
+	}
+	for verify, want := range map[bool]counts{false: {}, true: {updated: 1}} {
+		sched := &counting{}
+		e, _ := still(t, make(verify), sched)
+		sched.counts = counts{}
+		e.change(t, planned(e.running.Load(), make(verify)))
+		if sched.counts != want {
+			t.Errorf("tls_verify %t: %+v, want %+v", verify, sched.counts, want)
+		}
+	}
+}
+
 // drawn is a configuration of a few of a few virtual servers, in some order.
 func drawn(rt *rapid.T) *config.Config {
 	full := many(4, 4)

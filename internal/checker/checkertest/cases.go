@@ -141,6 +141,11 @@ func HTTP() []Case {
 			"|url /: status from TARGET: connection reset by peer (ECONNRESET)"),
 		bad("garbage", answers("\x16\x03\x01\x02\x00\x01\n\xff\xfe", hold), `status`+from+`no status in first line "\x16\x03\x01\x02\x00\x01"`),
 		bad("garbage without a line end", floods("", "\x00\xff", 1<<20), "status"+from+"header does not end within 16384 bytes"),
+		bad("status line of 1 MB", answers("HTTP/1.0 "+strings.Repeat("2", 1<<20)+"\r\n\r\n", end), "status"+from+"header does not end within 16384 bytes"),
+		bad("status of 40 digits", answers("HTTP/1.0 "+strings.Repeat("2", 40)+" OK\r\n\r\n", hold), `status`+from+`no status in first line "HTTP/1.0 `+strings.Repeat("2", 40)+` OK"`),
+		bad("NUL in the status", answers("HTTP/1.0 2\x0000 OK\r\n\r\n", hold), `status`+from+`no status in first line "HTTP/1.0 2\x0000 OK"`),
+		ok("NUL behind the status", answers("HTTP/1.0 200 \x00\r\n\x00\x00\r\n\r\n", hold)),
+		bad("header line without end", floods(head, "A", 1<<20), "header"+from+"header does not end within 16384 bytes"),
 		bad("header of 100 MB", floods(head, "A: b\r\n", 100<<20), "header"+from+"header does not end within 16384 bytes"),
 	)
 }

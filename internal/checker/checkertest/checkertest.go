@@ -8,10 +8,12 @@
 // has to keep them apart, and each runs twice on one probe, since a conversation is
 // used again. Reasons are compared whole, but for the time that the check took. Where
 // the network may tell the same thing in several ways, as with a reset that can be
-// seen by the connect, the send or the read, each of them is right.
+// seen by the connect, the send or the read, each of them is right. Each failure must
+// have a fault, whose parts are those of its reason.
 package checkertest
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
 	"regexp"
@@ -19,6 +21,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/sluice-lb/sluice/internal/checker"
 	"github.com/sluice-lb/sluice/internal/config"
@@ -118,6 +122,40 @@ func (c *Case) hold(t *testing.T, run int, target string, o checker.Outcome) {
 	if o.Took <= 0 || o.Took > hang/2 {
 		t.Errorf("run %d: took %v", run, o.Took)
 	}
+	if why := Unfounded(o); why != "" {
+		t.Errorf("run %d: %v: %q: %s", run, o.Result, o.Reason, why)
+	} else if f := o.Fault; f != nil && !strings.Contains(f.Target, target) {
+		t.Errorf("run %d: fault %+v is about another target than %s", run, f, target)
+	}
+}
+
+// Unfounded says what an outcome lacks of a fault that agrees with its reason, ""
+// for nothing.
+func Unfounded(o checker.Outcome) string {
+	f := o.Fault
+	switch {
+	case o.Result == checker.OK && f != nil:
+		return fmt.Sprintf("it is well and has the fault %+v", f)
+	case o.Result == checker.OK:
+		return ""
+	case f == nil:
+		return "it has no fault"
+	case o.Reason == "cancelled":
+		return ""
+	case f.Errno != 0 && !strings.Contains(o.Reason, unix.ErrnoName(f.Errno)):
+		return fmt.Sprintf("the reason lacks the errno of the fault %+v", f)
+	case f.Errno == 0 && regexp.MustCompile(`\(E[A-Z]+\)`).MatchString(o.Reason):
+		return fmt.Sprintf("the fault %+v lacks the errno", f)
+	case f.Timeout != (strings.Contains(o.Reason, "no answer in time") || strings.Contains(o.Reason, "timed out at")):
+		return fmt.Sprintf("reason and fault %+v do not agree on the timeout", f)
+	case f.Errno == 0 && !f.Timeout && f.Got == "":
+		return fmt.Sprintf("the fault %+v says nothing", f)
+	case f.Got != "" && !strings.Contains(o.Reason, f.Got):
+		return fmt.Sprintf("the reason lacks what came: %+v", f)
+	case f.Want != "" && !strings.Contains(o.Reason, ", expected "+f.Want):
+		return fmt.Sprintf("the reason lacks what was expected: %+v", f)
+	}
+	return ""
 }
 
 var elapsed = regexp.MustCompile(`,? after [0-9.]+[µnm]?s$`)

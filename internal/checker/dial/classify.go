@@ -1,9 +1,9 @@
 package dial
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"syscall"
@@ -64,20 +64,40 @@ func timeout(err error) bool {
 }
 
 // Outcome is the outcome of a step that failed with err, began ago. Its reason names
-// the step ("connect to", "TLS handshake with", "body from"), the target, what went
-// wrong and how long that took.
-func Outcome(step, target string, err error, began time.Time) checker.Outcome {
+// the step, the peer, what went wrong and how long that took; its fault says the same
+// in parts. The stage is that of the site, unless the error says that it did not come
+// to that.
+func Outcome(at checker.Site, err error, began time.Time) checker.Outcome {
 	took := time.Since(began)
 	if errors.Is(err, context.Canceled) {
-		o := Cancelled()
+		o := checker.Cancelled(at.Stage, cmp.Or(at.Target, at.Peer))
 		o.Took = took
 		return o
 	}
-	return checker.Outcome{
-		Result: Classify(err),
-		Reason: fmt.Sprintf("%s %s: %s after %s", step, target, explain(err), Elapsed(took)),
-		Took:   took,
+	p := checker.Problem{Site: at, Result: Classify(err), Text: explain(err), Timeout: timeout(err), Took: took}
+	p.Errno, _ = errors.AsType[syscall.Errno](err)
+	if e, ok := errors.AsType[*Error](err); ok && before(e, p.Result) {
+		p.Stage = checker.StagePrepare
 	}
+	if wrong, ok := errors.AsType[*checker.Mismatch](err); ok {
+		p.Got, p.Want, p.Quoted = wrong.Got, wrong.Want, true
+	} else if q, ok := errors.AsType[*QueuedError](err); ok {
+		p.Got = q.Error()
+	} else if p.Errno == 0 && !p.Timeout {
+		p.Got = p.Text
+	}
+	return p.Outcome()
+}
+
+// before tells whether an error came before anything was sent.
+func before(e *Error, r checker.Result) bool {
+	switch e.Op {
+	case "send", "receive":
+		return false
+	case "connect":
+		return !e.Late && r == checker.Unable
+	}
+	return true
 }
 
 // explain words an error for people, with the errno's name to search for.
@@ -132,17 +152,4 @@ func errnoText(errno syscall.Errno) string {
 		return errno.Error() + " (" + name + ")"
 	}
 	return errno.Error()
-}
-
-// Elapsed rounds a duration for messages to about three digits.
-func Elapsed(d time.Duration) string {
-	switch {
-	case d >= time.Second:
-		d = d.Round(10 * time.Millisecond)
-	case d >= time.Millisecond:
-		d = d.Round(10 * time.Microsecond)
-	default:
-		d = d.Round(time.Microsecond)
-	}
-	return d.String()
 }

@@ -15,23 +15,43 @@ import (
 // before the connection, if it can be.
 type Wrap func(*Conn) (io.ReadWriter, error)
 
+// stages are the steps of a connection as faults have them.
+var stages = [...]checker.Stage{
+	checker.StepConnect: checker.StageConnect, checker.StepSend: checker.StageSend, checker.StepReceive: checker.StageReply,
+}
+
+// tellSent tells what was sent, or that it could not be.
+func tellSent(t *checker.Trace, p []byte, err error) {
+	if err != nil {
+		t.Tell(checker.StageSend, "sending %d bytes failed: %s", len(p), explain(err))
+		return
+	}
+	t.Tell(checker.StageSend, "sent %d bytes: %s", len(p), checker.Excerpt(p))
+}
+
 // buffers are for reading: an idle probe holds none.
 var buffers = sync.Pool{New: func() any { return new([4096]byte) }}
 
 // Converse leads one run of a conversation and blocks until its outcome. Each
 // connection has its own deadline, as with TCP. wrap may be nil. The outcome's Took
-// is that of the whole run.
+// is that of the whole run. A trace is told, besides what is sent and received, the
+// Verdict() string that a conversation may have of each connection.
 func Converse(ctx context.Context, c checker.Conversation, wrap Wrap) checker.Outcome {
-	began := time.Now()
+	began, trace := time.Now(), checker.TraceOf(ctx)
 	for conn := c.Begin(); ; {
 		if step, err := onConnection(ctx, c, conn, wrap); err != nil {
 			if ctx.Err() == context.Canceled {
 				// It may have ended by that, so it says nothing.
-				o := Cancelled()
+				o := checker.Cancelled(stages[step], conn.Target.String())
 				o.Took = time.Since(began)
 				return o
 			}
 			c.Ended(step, err)
+		}
+		if v, ok := c.(interface{ Verdict() string }); ok && trace != nil {
+			if text := v.Verdict(); text != "" {
+				trace.Tell(checker.StageReply, "%s", text)
+			}
 		}
 		var o checker.Outcome
 		if conn, o = c.Next(); conn == nil {
@@ -62,6 +82,9 @@ func onConnection(ctx context.Context, c checker.Conversation, to *config.Connec
 	var sent error
 	if len(send) > 0 {
 		_, sent = conn.Write(send)
+		if tcp.trace != nil {
+			tellSent(tcp.trace, send, sent)
+		}
 	}
 	if !listen {
 		return checker.StepSend, sent
@@ -69,8 +92,11 @@ func onConnection(ctx context.Context, c checker.Conversation, to *config.Connec
 	// After a failed send too: the peer may have answered and closed without reading.
 	buf := buffers.Get().(*[4096]byte)
 	defer buffers.Put(buf)
+	heard := tcp.trace.Hear()
+	defer heard.End()
 	for {
 		n, err := conn.Read(buf[:])
+		heard.Add(buf[:n])
 		if n > 0 && c.Received(buf[:n]) {
 			return checker.StepReceive, nil
 		}

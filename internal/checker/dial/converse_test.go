@@ -65,7 +65,7 @@ func (s *script) Ended(step checker.Step, err error) {
 	s.step, s.err = step, err
 	s.ends++
 	if step == checker.StepConnect {
-		s.outcome = Outcome("connect to", s.conns[s.next-1].Target.String(), err, s.began)
+		s.outcome = Outcome(checker.Site{Stage: checker.StageConnect, Step: "connect to", Peer: s.conns[s.next-1].Target.String()}, err, s.began)
 	}
 }
 

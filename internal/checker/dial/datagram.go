@@ -67,6 +67,9 @@ func datagram(ctx context.Context, c *config.Connection, kind, protocol int) (*D
 		unix.Close(fd)
 		return nil, s.fail(op, local, false, err)
 	}
+	if s.trace != nil {
+		s.tellSocket(protocolName(kind, protocol), c)
+	}
 	if err := unix.Connect(fd, s.to); err != nil {
 		unix.Close(fd)
 		return nil, s.fail("connect", source(c), false, err)

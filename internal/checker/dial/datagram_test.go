@@ -161,7 +161,7 @@ func TestClosedPortIsToldByTheErrorQueue(t *testing.T) {
 		if !ok || !q.Unreachable() || q.From != c.Target.Addr() || string(q.Quote) != "the question" {
 			t.Fatalf("%s: %v: %+v", addr, err, q)
 		}
-		o := Outcome("reply from", c.Target.String(), err, began)
+		o := Outcome(checker.Site{Stage: checker.StageReply, Step: "reply from", Peer: c.Target.String()}, err, began)
 		want := " port unreachable from " + c.Target.Addr().String() + ": connection refused (ECONNREFUSED) after "
 		if o.Result != checker.Failed || !strings.Contains(o.Reason, want) || !strings.Contains(o.Reason, "reply from "+c.Target.String()+": ICMP") {
 			t.Errorf("%v: %q, want %q", o.Result, o.Reason, want)
@@ -214,7 +214,7 @@ func TestICMPErrors(t *testing.T) {
 			t.Errorf("%d/%d: %v: %+v", m.kind, m.code, err, q)
 			return
 		}
-		o := Outcome("reply from", "X", err, began)
+		o := Outcome(checker.Site{Stage: checker.StageReply, Step: "reply from", Peer: "X"}, err, began)
 		if text, ok := strings.CutPrefix(o.Reason, "reply from X: "); o.Result != checker.Failed || !ok || !strings.HasPrefix(text, m.text) || seen[q.Error()] {
 			t.Errorf("%d/%d: %v: %q, want %q", m.kind, m.code, o.Result, o.Reason, m.text)
 		}
@@ -273,7 +273,7 @@ func TestC02DatagramErrorsAtOnce(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			began := time.Now()
 			_, err := UDP(t.Context(), &tt.conn)
-			o := Outcome("connect to", tt.conn.Target.String(), err, began)
+			o := Outcome(checker.Site{Stage: checker.StageConnect, Step: "connect to", Peer: tt.conn.Target.String()}, err, began)
 			if o.Result != checker.Unable || !strings.Contains(o.Reason, tt.reason) {
 				t.Errorf("%v: %q\nwant unable: ...%q", o.Result, o.Reason, tt.reason)
 			}
@@ -281,7 +281,7 @@ func TestC02DatagramErrorsAtOnce(t *testing.T) {
 	}
 	t.Run("too long to send", func(t *testing.T) {
 		d := open(t, ok)
-		o := Outcome("send to", ok.Target.String(), d.Send(make([]byte, 65508)), time.Now())
+		o := Outcome(checker.Site{Stage: checker.StageSend, Step: "send to", Peer: ok.Target.String()}, d.Send(make([]byte, 65508)), time.Now())
 		if o.Result != checker.Unable || !strings.Contains(o.Reason, "message too long (EMSGSIZE)") {
 			t.Errorf("%v: %q", o.Result, o.Reason)
 		}
@@ -302,7 +302,7 @@ func TestC02DatagramRoutes(t *testing.T) {
 		} {
 			c := config.Connection{Target: netip.MustParseAddrPort(tt.target), Timeout: time.Second}
 			_, err := UDP(t.Context(), &c)
-			if o := Outcome("connect to", tt.target, err, time.Now()); o.Result != tt.want || !strings.Contains(o.Reason, tt.reason) {
+			if o := Outcome(checker.Site{Stage: checker.StageConnect, Step: "connect to", Peer: tt.target}, err, time.Now()); o.Result != tt.want || !strings.Contains(o.Reason, tt.reason) {
 				t.Errorf("%v: %q, want %v: %q", o.Result, o.Reason, tt.want, tt.reason)
 			}
 		}
@@ -337,7 +337,7 @@ func TestC13NeighbourThatDoesNotAnswer(t *testing.T) {
 			_, err = d.Receive(nil)
 		}
 		d.Close()
-		if o := Outcome("reply from", target, err, time.Now()); o.Result != checker.Failed || !strings.Contains(o.Reason, want) {
+		if o := Outcome(checker.Site{Stage: checker.StageReply, Step: "reply from", Peer: target}, err, time.Now()); o.Result != checker.Failed || !strings.Contains(o.Reason, want) {
 			t.Errorf("%v: %q, want %q", o.Result, o.Reason, want)
 		}
 	}
@@ -377,7 +377,7 @@ func TestDatagramPortsExhausted(t *testing.T) {
 				defer d.Close()
 				continue
 			}
-			if o := Outcome("connect to", "X", err, time.Now()); o.Result != checker.Unable || !strings.Contains(o.Reason, "no free local port") {
+			if o := Outcome(checker.Site{Stage: checker.StageConnect, Step: "connect to", Peer: "X"}, err, time.Now()); o.Result != checker.Unable || !strings.Contains(o.Reason, "no free local port") {
 				t.Errorf("%v: %q", o.Result, o.Reason)
 			}
 			return
@@ -406,7 +406,7 @@ func TestDatagramDeadlineAndCancel(t *testing.T) {
 		}
 		_, err = d.Receive(nil)
 		d.Close()
-		if o := Outcome("reply from", "X", err, began); o.Result != checker.Failed || !strings.Contains(o.Reason, "no answer in time") || o.Took < c.Timeout {
+		if o := Outcome(checker.Site{Stage: checker.StageReply, Step: "reply from", Peer: "X"}, err, began); o.Result != checker.Failed || !strings.Contains(o.Reason, "no answer in time") || o.Took < c.Timeout {
 			t.Errorf("%s: %v: %q after %v", name, o.Result, o.Reason, o.Took)
 		}
 	}

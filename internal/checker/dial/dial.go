@@ -82,6 +82,7 @@ type Conn struct {
 	target netip.AddrPort
 	stop   func() bool // ends the watch over the context
 	abort  bool        // close by reset
+	trace  *checker.Trace
 }
 
 var _ net.Conn = (*Conn)(nil)
@@ -100,13 +101,14 @@ func TCP(ctx context.Context, c *config.Connection) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.tellSocket("TCP", c)
 	err = unix.Connect(fd, s.to)
 	if err != nil && err != unix.EINPROGRESS && err != unix.EINTR {
 		unix.Close(fd)
 		return nil, fail("connect", source(c), false, err)
 	}
 	// From here on the descriptor is the poller's.
-	conn := &Conn{f: os.NewFile(uintptr(fd), "tcp"), target: s.target, abort: Abortive(c)}
+	conn := &Conn{f: os.NewFile(uintptr(fd), "tcp"), target: s.target, abort: Abortive(c), trace: s.trace}
 	if err := conn.f.SetDeadline(s.deadline); err != nil {
 		conn.f.Close()
 		return nil, fail("socket", "", false, err)
@@ -117,6 +119,7 @@ func TCP(ctx context.Context, c *config.Connection) (*Conn, error) {
 		}
 	})
 	if err == nil { // connected at once
+		s.tellConnected(fd)
 		return conn, nil
 	}
 	if err := conn.wait(); err != nil {
@@ -126,15 +129,20 @@ func TCP(ctx context.Context, c *config.Connection) (*Conn, error) {
 		}
 		return nil, fail("connect", source(c), true, err)
 	}
+	s.tellConnected(fd)
 	return conn, nil
 }
 
+// Trace is where the run of the connection is told, nil if nobody listens.
+func (c *Conn) Trace() *checker.Trace { return c.trace }
+
 // start is what every connection begins with.
 type start struct {
-	deadline time.Time
-	target   netip.AddrPort
-	to       unix.Sockaddr
-	family   int
+	began, deadline time.Time
+	trace           *checker.Trace
+	target          netip.AddrPort
+	to              unix.Sockaddr
+	family          int
 }
 
 func (s *start) fail(op, local string, late bool, err error) error {
@@ -142,7 +150,9 @@ func (s *start) fail(op, local string, late bool, err error) error {
 }
 
 func begin(ctx context.Context, c *config.Connection) (s start, err error) {
-	s.deadline = time.Now().Add(c.Timeout)
+	s.began = time.Now()
+	s.deadline = s.began.Add(c.Timeout)
+	s.trace = checker.TraceOf(ctx)
 	if d, ok := ctx.Deadline(); ok && (c.Timeout <= 0 || d.Before(s.deadline)) {
 		s.deadline = d
 	}
@@ -333,8 +343,3 @@ func (c *Conn) SetReadDeadline(time.Time) error { return nil }
 
 // SetWriteDeadline does nothing, as SetDeadline.
 func (c *Conn) SetWriteDeadline(time.Time) error { return nil }
-
-// Cancelled is what a probe says whose context was cancelled.
-func Cancelled() checker.Outcome {
-	return checker.Outcome{Result: checker.Unable, Reason: "cancelled"}
-}

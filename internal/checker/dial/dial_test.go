@@ -190,7 +190,7 @@ func TestC02ErrorsAtOnce(t *testing.T) {
 				conn.Close()
 				t.Fatal("connected")
 			}
-			o := Outcome("connect to", tt.conn.Target.String(), err, began)
+			o := Outcome(checker.Site{Stage: checker.StageConnect, Step: "connect to", Peer: tt.conn.Target.String()}, err, began)
 			if o.Result != tt.want || !strings.Contains(o.Reason, tt.reason) {
 				t.Errorf("%v: %q\nwant %v: ...%q", o.Result, o.Reason, tt.want, tt.reason)
 			}
@@ -250,7 +250,7 @@ func TestC02Routes(t *testing.T) {
 			c := config.Connection{Target: netip.MustParseAddrPort(tt.target), Timeout: time.Second}
 			began := time.Now()
 			_, err := TCP(t.Context(), &c)
-			if o := Outcome("connect to", tt.target, err, began); o.Result != tt.want || !strings.Contains(o.Reason, tt.reason) {
+			if o := Outcome(checker.Site{Stage: checker.StageConnect, Step: "connect to", Peer: tt.target}, err, began); o.Result != tt.want || !strings.Contains(o.Reason, tt.reason) {
 				t.Errorf("%v: %q, want %v: %q", o.Result, o.Reason, tt.want, tt.reason)
 			}
 		}
@@ -278,7 +278,7 @@ func TestEphemeralPortsExhausted(t *testing.T) {
 				defer conn.Close()
 				continue
 			}
-			o := Outcome("connect to", c.Target.String(), err, began)
+			o := Outcome(checker.Site{Stage: checker.StageConnect, Step: "connect to", Peer: c.Target.String()}, err, began)
 			if o.Result != checker.Unable || !strings.Contains(o.Reason, "no free local port") {
 				t.Errorf("%v: %q", o.Result, o.Reason)
 			}
@@ -335,7 +335,7 @@ func TestDeadlineEndsTheConnect(t *testing.T) {
 	} {
 		began := time.Now()
 		_, err := f()
-		o := Outcome("connect to", c.Target.String(), err, began)
+		o := Outcome(checker.Site{Stage: checker.StageConnect, Step: "connect to", Peer: c.Target.String()}, err, began)
 		if o.Result != checker.Failed || !strings.Contains(o.Reason, "no answer in time") {
 			t.Errorf("%s: %v: %q", name, o.Result, o.Reason)
 		}
@@ -368,7 +368,7 @@ func TestNotAskedInTimeIsUnable(t *testing.T) {
 	ctx, stop := context.WithDeadline(t.Context(), time.Now())
 	defer stop()
 	_, err := TCP(ctx, &c)
-	if o := Outcome("connect to", "x", err, time.Now()); o.Result != checker.Unable || !strings.Contains(o.Reason, "connect to x: the deadline had passed before the check began") {
+	if o := Outcome(checker.Site{Stage: checker.StageConnect, Step: "connect to", Peer: "x"}, err, time.Now()); o.Result != checker.Unable || !strings.Contains(o.Reason, "connect to x: the deadline had passed before the check began") {
 		t.Errorf("%v: %q", o.Result, o.Reason)
 	}
 }
@@ -384,7 +384,7 @@ func TestSelfConnectIsRefused(t *testing.T) {
 			conn.Close()
 			t.Fatalf("%s: connected to itself", ip)
 		}
-		if o := Outcome("connect to", "x", err, time.Now()); o.Result != checker.Failed || !strings.Contains(o.Reason, "ECONNREFUSED") {
+		if o := Outcome(checker.Site{Stage: checker.StageConnect, Step: "connect to", Peer: "x"}, err, time.Now()); o.Result != checker.Failed || !strings.Contains(o.Reason, "ECONNREFUSED") {
 			t.Errorf("%s: %v: %q", ip, o.Result, o.Reason)
 		}
 	}
@@ -396,7 +396,7 @@ func TestCancelEndsConnectAndRead(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(20*time.Millisecond, cancel)
 	_, err := TCP(ctx, &c)
-	if o := Outcome("connect to", "x", err, time.Now()); o.Result != checker.Unable || o.Reason != "cancelled" {
+	if o := Outcome(checker.Site{Stage: checker.StageConnect, Step: "connect to", Peer: "x"}, err, time.Now()); o.Result != checker.Unable || o.Reason != "cancelled" {
 		t.Errorf("connect: %v: %q", o.Result, o.Reason)
 	}
 	if _, err := TCP(ctx, &c); err != context.Canceled {
@@ -437,7 +437,7 @@ func TestNoDescriptorIsUnable(t *testing.T) {
 	}
 	_, err := TCP(t.Context(), &c)
 	syscall.Setrlimit(syscall.RLIMIT_NOFILE, &was) // what runs after the test needs some
-	if o := Outcome("connect to", "x", err, time.Now()); o.Result != checker.Unable || !strings.Contains(o.Reason, "too many open files (EMFILE)") {
+	if o := Outcome(checker.Site{Stage: checker.StageConnect, Step: "connect to", Peer: "x"}, err, time.Now()); o.Result != checker.Unable || !strings.Contains(o.Reason, "too many open files (EMFILE)") {
 		t.Errorf("%v: %q", o.Result, o.Reason)
 	}
 }
@@ -512,8 +512,8 @@ func TestElapsed(t *testing.T) {
 		3004567891 * time.Nanosecond: "3s",
 		12345 * time.Millisecond:     "12.35s",
 	} {
-		if got := Elapsed(d); got != want {
-			t.Errorf("Elapsed(%v) = %s, want %s", d, got, want)
+		if got := checker.Elapsed(d); got != want {
+			t.Errorf("checker.Elapsed(%v) = %s, want %s", d, got, want)
 		}
 	}
 }

@@ -24,6 +24,7 @@ package dns
 import (
 	"context"
 	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -41,6 +42,8 @@ const (
 	headerLen = 12
 	// maxStray is how many datagrams that are no answer a run reads.
 	maxStray = 1000
+	// maxTold is how many of them a transcript has.
+	maxTold = 10
 	// maxName is the longest name in text, with its last dot: 255 octets when packed.
 	maxName = 254
 )
@@ -102,41 +105,56 @@ func pack(kind, name string) ([]byte, error) {
 // Run asks once.
 func (p *probe) Run(ctx context.Context) checker.Outcome {
 	began := time.Now()
-	fail := func(step string, err error) checker.Outcome {
-		return dial.Outcome("query "+p.question+": "+step, p.target, err, began)
+	fail := func(stage checker.Stage, step string, err error) checker.Outcome {
+		return dial.Outcome(checker.Site{Stage: stage, Step: "query " + p.question + ": " + step, Peer: p.target}, err, began)
 	}
+	trace := checker.TraceOf(ctx)
 	sock, err := dial.UDP(ctx, &p.conn)
 	if err != nil {
-		return fail("connect to", err)
+		return fail(checker.StageConnect, "connect to", err)
 	}
 	defer sock.Close()
 	// A new one each time, so that a late answer to the last question is told
 	// from one to this, also with a fixed source port.
 	rand.Read(p.query[:2]) //nolint:errcheck // never fails: it ends the program instead
 	if err := sock.Send(p.query); err != nil {
-		return fail("send to", err)
+		return fail(checker.StageSend, "send to", err)
+	}
+	if trace != nil {
+		trace.Tell(checker.StageSend, "asked for %s, identifier %d, %d octets", p.question, binary.BigEndian.Uint16(p.query), len(p.query))
 	}
 	for stray := 0; ; stray++ {
 		if stray == maxStray {
-			return fail("answer from", fmt.Errorf("flooded, none of %d datagrams is an answer", maxStray))
+			return fail(checker.StageReply, "answer from", fmt.Errorf("flooded, none of %d datagrams is an answer", maxStray))
 		}
 		n, err := sock.Receive(p.answer[:])
 		if err != nil {
-			o := fail("answer from", err)
+			o := fail(checker.StageReply, "answer from", err)
 			if stray > 0 && errors.Is(err, os.ErrDeadlineExceeded) {
 				o.Reason += fmt.Sprintf(", %d datagrams that are no answer were ignored", stray)
 			}
 			return o
 		}
 		rcode, ok := parse(p.answer[:min(n, headerLen)], p.query)
+		if trace != nil && stray < maxTold {
+			trace.Tell(checker.StageReply, "received %d octets: %s", n, describe(rcode, ok))
+		}
 		switch {
 		case !ok:
 		case rcode != dnsmessage.RCodeSuccess:
-			return fail("answer from", fmt.Errorf("rcode %d (%s)", rcode, rcodeName(rcode)))
+			return fail(checker.StageStatus, "answer from", &checker.Mismatch{Got: describe(rcode, true), Want: "0 (NOERROR)"})
 		default:
 			return checker.Outcome{Result: checker.OK, Reason: "rcode 0 (NOERROR)", Took: time.Since(began)}
 		}
 	}
+}
+
+// describe says what a datagram is.
+func describe(rcode dnsmessage.RCode, ok bool) string {
+	if !ok {
+		return "no answer to this question, ignored"
+	}
+	return fmt.Sprintf("rcode %d (%s)", rcode, rcodeName(rcode))
 }
 
 // parse returns the rcode of an answer to query; ok is false for what is none. No

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-lb/sluice/internal/checker"
+	"github.com/sluice-lb/sluice/internal/checker/checkertest"
 	"github.com/sluice-lb/sluice/internal/config"
 )
 
@@ -62,7 +63,11 @@ func run(t testing.TB, c *config.Checker) checker.Outcome {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return p.Run(t.Context())
+	o := p.Run(t.Context())
+	if why := checkertest.Unfounded(o); why != "" {
+		t.Errorf("%+v: %s", o, why)
+	}
+	return o
 }
 
 // header is an answer's header with the query's identifier.
@@ -78,7 +83,7 @@ func TestVerdictByRCodeAlone(t *testing.T) {
 			for _, flags1 := range []byte{0x80, 0x82, 0xf9} {
 				c := server(t, addr, func(q []byte) [][]byte { return [][]byte{header(q, flags1, 0x80|byte(rcode))} })
 				o := run(t, c)
-				want, reason := checker.Failed, fmt.Sprintf("query SOA Example.com.: answer from %s: rcode %d (%s) after ", c.Conn.Target, rcode, name)
+				want, reason := checker.Failed, fmt.Sprintf("query SOA Example.com.: answer from %s: rcode %d (%s), expected 0 (NOERROR), after ", c.Conn.Target, rcode, name)
 				if rcode == 0 {
 					want, reason = checker.OK, "rcode 0 (NOERROR)"
 				}

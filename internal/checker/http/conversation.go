@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -72,7 +73,7 @@ func (c *conversation) Received(p []byte) (done bool) {
 	done, bad := c.now.answer.feed(p)
 	switch {
 	case bad != nil:
-		c.wrong(c.now.answer.step(), bad)
+		c.wrong(bad)
 	case done:
 		c.judge()
 	}
@@ -84,22 +85,22 @@ func (c *conversation) Ended(step checker.Step, err error) {
 	switch step {
 	case checker.StepConnect:
 		if tls, ok := err.(handshakeError); ok {
-			c.fail("TLS handshake with", tls.error)
+			c.fail(checker.StageTLS, "TLS handshake with", tls.error)
 			return
 		}
-		c.fail("connect to", err)
+		c.fail(checker.StageConnect, "connect to", err)
 	case checker.StepSend:
 		// The server may have answered all the same.
 		if r.header > 0 && dial.Classify(err) == checker.Failed {
 			c.judge()
 			return
 		}
-		c.fail("send to", err)
+		c.fail(checker.StageSend, "send to", err)
 	default:
 		if !c.isEnd(err) {
-			c.fail(r.step()+" from", err)
+			c.fail(checker.StageReply, r.step()+" from", err)
 		} else if bad := r.end(); bad != nil {
-			c.wrong(r.step(), bad)
+			c.wrong(bad)
 		} else {
 			c.judge()
 		}
@@ -132,6 +133,9 @@ func (c *conversation) Next() (*config.Connection, checker.Outcome) {
 	if x.outcome.Result == checker.OK && x.at+1 < len(c.check.HTTP.URLs) {
 		return c.ask(x.at + 1), checker.Outcome{}
 	}
+	if x.outcome.Result != checker.OK && x.outcome.Fault == nil {
+		x.outcome.Fault = &checker.Fault{Stage: checker.StagePrepare, Target: c.site(checker.StagePrepare, "").Target}
+	}
 	o := x.outcome
 	o.Took = 0 // that of the whole run, which who leads it knows
 	c.now = nil
@@ -146,6 +150,14 @@ func (x *exchange) giveBack() {
 	exchanges.Put(x)
 }
 
+// Verdict says for a transcript that a url is well; how one is not the outcome says.
+func (c *conversation) Verdict() string {
+	if o := c.now.outcome; o.Result == checker.OK {
+		return c.name() + ": " + o.Reason
+	}
+	return ""
+}
+
 // name is "url 2 /health", or "url /health" where there is but one.
 func (c *conversation) name() string {
 	if len(c.check.HTTP.URLs) > 1 {
@@ -154,20 +166,37 @@ func (c *conversation) name() string {
 	return "url " + c.url().Path
 }
 
-// fail is a connection that failed in a step.
-func (c *conversation) fail(step string, err error) {
-	c.now.outcome = dial.Outcome(c.name()+": "+step, c.check.Conn.Target.String(), err, c.now.began)
+// site is a step of the current url.
+func (c *conversation) site(stage checker.Stage, step string) checker.Site {
+	scheme := "http://"
+	if c.check.Kind == config.SSLGet {
+		scheme = "https://"
+	}
+	target := c.check.Conn.Target.String()
+	return checker.Site{Stage: stage, Step: c.name() + ": " + step, Peer: target, Target: scheme + target + c.url().Path}
 }
 
-// wrong is an answer that is wrong, as opposed to a connection that failed.
-func (c *conversation) wrong(step string, err error) {
+// fail is a step that failed.
+func (c *conversation) fail(stage checker.Stage, step string, err error) {
+	c.now.outcome = dial.Outcome(c.site(stage, step), err, c.now.began)
+}
+
+// wrong is an answer that is none, or that has a status which is not accepted.
+func (c *conversation) wrong(err error) {
 	if status, ok := err.(statusError); ok {
-		step, err = "status", fmt.Errorf("%d, expected %s", int(status), ranges(c.url().Status))
+		c.fail(checker.StageStatus, "status from", &checker.Mismatch{Got: strconv.Itoa(int(status)), Want: ranges(c.url().Status)})
+		return
 	}
-	c.now.outcome = checker.Outcome{
-		Result: checker.Failed,
-		Reason: fmt.Sprintf("%s: %s from %s: %v, after %s", c.name(), step, c.check.Conn.Target, err, dial.Elapsed(time.Since(c.now.began))),
+	c.fail(checker.StageReply, c.now.answer.step()+" from", &checker.Mismatch{Got: err.Error()})
+}
+
+// wrongBody is an answer whose content is not the right one.
+func (c *conversation) wrongBody(got, want string) {
+	bad := &checker.Mismatch{Got: got, Want: want}
+	if note := c.now.answer.note(); note != "" {
+		bad.Text = bad.Error() + note
 	}
+	c.fail(checker.StageBody, "body from", bad)
 }
 
 // judge compares a complete answer with digest and regex.
@@ -175,7 +204,7 @@ func (c *conversation) judge() {
 	u, r := c.url(), &c.now.answer
 	if u.HasDigest {
 		if got := r.bodySum(); got != u.Digest {
-			c.wrong("body", fmt.Errorf("digest %x, expected %x%s", got, u.Digest, r.note()))
+			c.wrongBody(fmt.Sprintf("digest %x", got), fmt.Sprintf("%x", u.Digest))
 			return
 		}
 	}
@@ -183,13 +212,13 @@ func (c *conversation) judge() {
 		matched, err := c.heavy.layers[c.now.at].pattern.Match(r.raw)
 		switch {
 		case err != nil:
-			c.wrong("body", fmt.Errorf("regex gives up: %w%s", err, r.note()))
+			c.wrongBody(fmt.Sprintf("regex gives up: %v", err), "")
 			return
 		case matched && u.Regex.NoMatch:
-			c.wrong("body", fmt.Errorf("regex %q matches, expected no match%s", u.Regex.Pattern, r.note()))
+			c.wrongBody(fmt.Sprintf("regex %q matches", u.Regex.Pattern), "no match")
 			return
 		case !matched && !u.Regex.NoMatch:
-			c.wrong("body", fmt.Errorf("regex %q does not match%s", u.Regex.Pattern, r.note()))
+			c.wrongBody(fmt.Sprintf("regex %q does not match", u.Regex.Pattern), "a match")
 			return
 		}
 	}

@@ -338,7 +338,7 @@ func oracle(u *config.URL, answer []byte) string {
 	if u.Regex != nil {
 		subject := string(answer[:len(head)-len(rest)]) + string(body)
 		if !strings.Contains(subject, u.Regex.Pattern) {
-			return wrong("body", "regex %q does not match%s", u.Regex.Pattern, note)
+			return wrong("body", "regex %q does not match, expected a match%s", u.Regex.Pattern, note)
 		}
 	}
 	return ok + note

@@ -62,4 +62,10 @@
 // Redirects are not followed. Certificates are not verified, old protocol
 // versions and ciphers are accepted: it is a check of a server on a network of
 // ours, and keepalived does the same.
+//
+// With tls_verify the certificate must be valid for the name that is asked for, and
+// that name is sent even without enable_sni: one that is verified but not sent would
+// make each server with several names fail. Versions and ciphers stay as they are,
+// since an old cipher is no reason to take a server out. The certificate of each
+// check goes with its outcome, verified or not, so that its end can be watched.
 package http

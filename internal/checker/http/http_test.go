@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sluice-lb/sluice/internal/checker"
+	"github.com/sluice-lb/sluice/internal/checker/checkertest"
 	"github.com/sluice-lb/sluice/internal/config"
 	"github.com/sluice-lb/sluice/internal/testkit"
 )
@@ -85,6 +86,9 @@ func run(t testing.TB, c *config.Checker) checker.Outcome {
 	o := p.Run(t.Context())
 	if o.Took <= 0 || o.Reason == "" {
 		t.Errorf("outcome says too little: %+v", o)
+	}
+	if why := checkertest.Unfounded(o); why != "" {
+		t.Errorf("%+v: %s", o, why)
 	}
 	return o
 }
@@ -172,7 +176,7 @@ func TestCriteria(t *testing.T) {
 		{"regex sees the header", ok, regex(config.Regex{Pattern: "^HTTP.*\r\nServer: test\r\n\r\nhello$"}), checker.OK, "status 200"},
 		{"regex offsets count from the header", ok, regex(config.Regex{Pattern: "hello", MinOffset: 33, MaxOffset: 33, HasMax: true}), checker.OK, "status 200"},
 		{"regex beyond the offset", ok, regex(config.Regex{Pattern: "hello", MaxOffset: 32, HasMax: true}), checker.Failed, "does not match"},
-		{"regex differs", ok, regex(config.Regex{Pattern: "bye"}), checker.Failed, `body from TARGET: regex "bye" does not match, after `},
+		{"regex differs", ok, regex(config.Regex{Pattern: "bye"}), checker.Failed, `body from TARGET: regex "bye" does not match, expected a match, after `},
 		{"regex must not match", ok, regex(config.Regex{Pattern: "hello", NoMatch: true}), checker.Failed, `regex "hello" matches, expected no match`},
 		{"regex that must not match does not", ok, regex(config.Regex{Pattern: "bye", NoMatch: true}), checker.OK, "status 200"},
 		{"regex without an answer is no success", "HTTP/1.0 200 OK\r\n\r\n\xff", regex(config.Regex{Pattern: "bye", NoMatch: true, Options: []string{"utf"}}), checker.Failed, "regex gives up: the answer is not valid UTF-8"},

@@ -35,6 +35,8 @@ func appendRequest(b []byte, c *config.Checker, u *config.URL) []byte {
 // server's virtualhost takes no part in it: SNIVirtualHost leaves it out.
 func serverName(h *config.HTTP, u *config.URL) string {
 	switch {
+	case h.TLS != nil && h.TLS.ServerName != "":
+		return h.TLS.ServerName
 	case !h.SNI && h.SNIName == "":
 		return ""
 	case h.SNIName != "":

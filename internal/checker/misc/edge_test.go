@@ -109,7 +109,7 @@ func (e *edge) note(r script.Result, waited time.Duration) {
 }
 
 func (e *edge) judge(o checker.Outcome, left int) {
-	kind := o.Result.String() + ", " + o.Reason
+	kind := o.Result.String() + ", " + bare(o).Reason
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.outcomes[kind]++
@@ -210,7 +210,7 @@ func TestC05ScriptsThatEndAtTheirTimeout(t *testing.T) {
 	if st.Hangs != 0 || st.Panics != 0 || st.Hung != 0 {
 		t.Errorf("%+v", st)
 	}
-	good, late := "ok, exit status 0", fmt.Sprintf("failed, timed out after %v", e.timeout)
+	good, late := "ok, exit status 0", fmt.Sprintf("failed, timed out at its misc_timeout of %v", e.timeout)
 	if e.outcomes[good]+e.outcomes[late] != judged {
 		t.Errorf("outcomes %v: want %q and %q, and no other", e.outcomes, good, late)
 	}

@@ -39,6 +39,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 	"time"
 	"unicode"
 
@@ -98,40 +99,86 @@ func (p *probe) Run(ctx context.Context) checker.Outcome {
 			p.opts.Warn(w)
 		}
 	}
-	o := outcome(p.misc, r)
+	o := outcome(p.misc, r, time.Since(began))
 	// The deadline leaves the script its time, so it was lost elsewhere.
 	if r.Stopped && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		o.Reason = fmt.Sprintf("this machine is too busy: the script had only %v of its %v", r.Took.Round(time.Millisecond), p.misc.Timeout)
+		o.Fault.Timeout = true
 	}
-	o.Took = time.Since(began)
+	p.tell(checker.TraceOf(ctx), r)
 	return o
 }
 
-// outcome says what a script's end means.
-func outcome(m *config.Misc, r script.Result) checker.Outcome {
-	o := checker.Outcome{Result: checker.Failed, Reason: r.Ended()}
-	switch {
-	case r.Err != nil && !r.Stopped:
-		return checker.Outcome{Result: checker.Unable, Reason: "script is not run: " + r.Err.Error()}
-	case r.TimedOut && r.Err == nil:
-		o.Reason = fmt.Sprintf("timed out after %v", m.Timeout)
-		if r.Forced {
-			o.Reason += ", and SIGTERM did not end it"
-		}
-	case r.Stopped:
-		return checker.Outcome{Result: checker.Unable, Reason: "cancelled"}
-	case r.Signal != 0:
-		o.Reason = fmt.Sprintf("ended by %s (%v)", unix.SignalName(r.Signal), r.Signal)
-	case r.Code == 0:
-		o.Result = checker.OK
-	case m.Dynamic && r.Code > 1:
-		o.Result, o.Weight, o.Weighted = checker.OK, int64(r.Code)-2, true
-		o.Reason += fmt.Sprintf(", weight %d", o.Weight)
+// tell adds what became of the script to a transcript.
+func (p *probe) tell(t *checker.Trace, r script.Result) {
+	if t == nil {
+		return
+	}
+	path := target(p.misc)
+	if r.Err != nil {
+		t.Tell(checker.StagePrepare, "script %s is not run", path)
+		return
+	}
+	t.Tell(checker.StageScript, "script %s: %s after %s", path, r.Ended(), checker.Elapsed(r.Took))
+	if r.Output != "" {
+		t.Tell(checker.StageScript, "it printed %s", checker.Excerpt([]byte(r.Output)))
+	}
+}
+
+// target is the script's path, or the tested file's: arguments may be secret.
+func target(m *config.Misc) string {
+	if m.Script == nil || len(m.Script.Argv) == 0 {
+		return ""
+	}
+	path := strings.TrimPrefix(m.Script.Argv[0], "<")
+	if path == "" && len(m.Script.Argv) > 1 { // "< /path"
+		path = m.Script.Argv[1]
+	}
+	return path
+}
+
+// outcome says what a script's end means, took after its start.
+func outcome(m *config.Misc, r script.Result, took time.Duration) checker.Outcome {
+	path := target(m)
+	bad := checker.Problem{
+		Site: checker.Site{Stage: checker.StageScript, Step: "script", Peer: path}, Result: checker.Failed,
+		Got: r.Ended(), Want: "0", Took: took,
 	}
 	if line := firstLine(r.Output); line != "" {
-		o.Reason += ": " + line
+		bad.Note = ": " + line
 	}
-	return o
+	switch {
+	case r.Err != nil && !r.Stopped:
+		o := checker.Outcome{Result: checker.Unable, Reason: "script is not run: " + r.Err.Error(), Took: took}
+		o.Fault = &checker.Fault{Stage: checker.StagePrepare, Target: path}
+		o.Fault.Errno, _ = errors.AsType[syscall.Errno](r.Err)
+		return o
+	case r.TimedOut && r.Err == nil:
+		bad.Got, bad.Want, bad.Timeout = "", "", true
+		bad.Text = fmt.Sprintf("timed out at its misc_timeout of %v", m.Timeout)
+		if r.Forced {
+			bad.Text += ", and SIGTERM did not end it"
+		}
+		bad.Quoted = true
+	case r.Stopped:
+		o := checker.Cancelled(checker.StageScript, path)
+		o.Took = took
+		return o
+	case r.Signal != 0:
+		bad.Got = fmt.Sprintf("ended by %s (%v)", unix.SignalName(r.Signal), r.Signal)
+	case r.Code == 0:
+		return checker.Outcome{Result: checker.OK, Reason: r.Ended() + bad.Note, Took: took}
+	case m.Dynamic && r.Code > 1:
+		weight := int64(r.Code) - 2
+		return checker.Outcome{
+			Result: checker.OK, Weight: weight, Weighted: true,
+			Reason: fmt.Sprintf("%s, weight %d%s", r.Ended(), weight, bad.Note), Took: took,
+		}
+	}
+	if m.Dynamic {
+		bad.Want = "0 or 2..255"
+	}
+	return bad.Outcome()
 }
 
 // firstLine is the first line that says something, fit for a log and a terminal.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sluice-lb/sluice/internal/checker"
+	"github.com/sluice-lb/sluice/internal/checker/checkertest"
 	"github.com/sluice-lb/sluice/internal/config"
 	"github.com/sluice-lb/sluice/internal/framework"
 	"github.com/sluice-lb/sluice/internal/script"
@@ -49,6 +51,29 @@ func probeOf(t testing.TB, c *config.Checker, o Options) *probe {
 		t.Fatal(err)
 	}
 	return p.(*probe)
+}
+
+var frame = regexp.MustCompile(`^script [^ ]*: |, expected 0( or 2\.\.255)?|,? after [0-9.]+[µm]?s`)
+
+// bare is an outcome without what it says of the script's path, what was expected
+// and the time.
+func bare(o checker.Outcome) checker.Outcome {
+	if o.Result == checker.Failed {
+		o.Reason = frame.ReplaceAllString(o.Reason, "")
+	}
+	o.Took, o.Fault = 0, nil
+	return o
+}
+
+// faulty holds an outcome to its fault.
+func faulty(t *testing.T, o checker.Outcome, path string) {
+	t.Helper()
+	if why := checkertest.Unfounded(o); why != "" {
+		t.Errorf("%+v: %s", o, why)
+	}
+	if f := o.Fault; f != nil && (f.Stage != checker.StageScript || f.Target != path || f.Want == "" || !strings.HasPrefix(f.Got, "exit status ")) {
+		t.Errorf("%+v: fault %+v", o, f)
+	}
 }
 
 func noChildren(t *testing.T) {
@@ -87,7 +112,8 @@ func TestExitStatus(t *testing.T) {
 			if got.Took <= 0 {
 				t.Errorf("status %d took %v", tt.code, got.Took)
 			}
-			if got.Took = 0; got != want {
+			faulty(t, got, path)
+			if got = bare(got); got != want {
 				t.Errorf("status %d, dynamic %t: %+v, want %+v", tt.code, dynamic, got, want)
 			}
 		}
@@ -105,18 +131,22 @@ func TestOutcome(t *testing.T) {
 		"output":            {script.Result{Code: 1, Output: "\n\n  refused by \x1b[1mdb\tone\nmore\n"}, checker.Failed, "exit status 1: refused by ?[1mdb one"},
 		"much output":       {script.Result{Output: strings.Repeat("é", 200)}, checker.OK, "exit status 0: " + strings.Repeat("é", maxLine-3) + "..."},
 		"signal":            {script.Result{Code: -1, Signal: syscall.SIGSEGV, Output: "x"}, checker.Failed, "ended by SIGSEGV (segmentation fault): x"},
-		"timeout":           {script.Result{Code: -1, Signal: syscall.SIGTERM, TimedOut: true, Output: "waiting"}, checker.Failed, "timed out after 3s: waiting"},
-		"answered timeout":  {script.Result{Code: 12, TimedOut: true}, checker.Failed, "timed out after 3s"},
-		"forced":            {script.Result{Code: -1, Signal: syscall.SIGKILL, TimedOut: true, Forced: true}, checker.Failed, "timed out after 3s, and SIGTERM did not end it"},
+		"timeout":           {script.Result{Code: -1, Signal: syscall.SIGTERM, TimedOut: true, Output: "waiting"}, checker.Failed, "timed out at its misc_timeout of 3s: waiting"},
+		"answered timeout":  {script.Result{Code: 12, TimedOut: true}, checker.Failed, "timed out at its misc_timeout of 3s"},
+		"forced":            {script.Result{Code: -1, Signal: syscall.SIGKILL, TimedOut: true, Forced: true}, checker.Failed, "timed out at its misc_timeout of 3s, and SIGTERM did not end it"},
 		"cancelled":         {script.Result{Code: 0, Stopped: true}, checker.Unable, "cancelled"},
 		"cancelled early":   {script.Result{Err: context.Canceled, Stopped: true}, checker.Unable, "cancelled"},
 		"not started":       {script.Result{Err: refused}, checker.Unable, "script is not run: /s does not exist"},
 		"dynamic, signal":   {script.Result{Code: -1, Signal: syscall.SIGKILL}, checker.Failed, "ended by SIGKILL (killed)"},
-		"dynamic, timed 12": {script.Result{Code: 12, TimedOut: true, Signal: 0}, checker.Failed, "timed out after 3s"},
+		"dynamic, timed 12": {script.Result{Code: 12, TimedOut: true, Signal: 0}, checker.Failed, "timed out at its misc_timeout of 3s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := &config.Misc{Timeout: 3 * time.Second, Dynamic: strings.HasPrefix(name, "dynamic")}
-			if o := outcome(m, tt.r); o.Result != tt.want || o.Reason != tt.why || o.Weighted || o.Weight != 0 {
+			o := outcome(m, tt.r, time.Second)
+			if (o.Fault == nil) != (o.Result == checker.OK) {
+				t.Errorf("%+v: fault %+v", o, o.Fault)
+			}
+			if o := bare(o); o.Result != tt.want || o.Reason != tt.why || o.Weighted || o.Weight != 0 {
 				t.Errorf("%+v, want %v %q", o, tt.want, tt.why)
 			}
 		})
@@ -187,7 +217,7 @@ func TestFileTest(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ready")
 	c := check("<" + path)
 	p := probeOf(t, c, Options{})
-	if o := p.Run(t.Context()); o.Result != checker.Failed || !strings.Contains(o.Reason, "exit status 1: open "+path+": no such file") {
+	if o := p.Run(t.Context()); o.Result != checker.Failed || !strings.Contains(bare(o).Reason, "exit status 1: open "+path+": no such file") {
 		t.Errorf("not there: %+v", o)
 	}
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
@@ -250,10 +280,10 @@ func TestC06DynamicWeightDoesNotAddUp(t *testing.T) {
 		want := checker.Outcome{Result: checker.OK, Reason: "exit status 12, weight 10", Weight: 10, Weighted: true}
 		if i%2 == 1 {
 			c.Misc.Script.Argv[1], c.Misc.Timeout = "hang", 200*time.Millisecond
-			want = checker.Outcome{Result: checker.Failed, Reason: "timed out after 200ms"}
+			want = checker.Outcome{Result: checker.Failed, Reason: "timed out at its misc_timeout of 200ms"}
 		}
 		o := p.Run(t.Context())
-		if o.Took = 0; o != want {
+		if o = bare(o); o != want {
 			t.Errorf("run %d: %+v, want %+v", i+1, o, want)
 		}
 	}
@@ -333,7 +363,7 @@ func TestC19AHungScriptHoldsNobody(t *testing.T) {
 	)
 	select {
 	case o := <-seen:
-		if o.Result != checker.Failed || o.Reason != "timed out after 1s, and SIGTERM did not end it" {
+		if o.Result != checker.Failed || bare(o).Reason != "timed out at its misc_timeout of 1s, and SIGTERM did not end it" {
 			t.Errorf("%+v", o)
 		}
 	case <-time.After(patience):

@@ -83,7 +83,7 @@ func (p *probe) Run(ctx context.Context) checker.Outcome {
 	began := time.Now()
 	sock, raw, err := open(ctx, &p.conn, p.open)
 	if err != nil {
-		o := dial.Outcome("open an ICMP socket to", p.target, err, began)
+		o := p.failed(checker.StagePrepare, "open an ICMP socket to", err, began)
 		if e, ok := errors.AsType[*socketError](err); ok {
 			o.Reason = "ping " + p.target + ": " + e.Error()
 		}
@@ -96,16 +96,28 @@ func (p *probe) Run(ctx context.Context) checker.Outcome {
 		err = sock.Send(request)
 	}
 	if err != nil {
-		return dial.Outcome("send an echo request to", p.target, err, began)
+		return p.failed(checker.StageSend, "send an echo request to", err, began)
+	}
+	trace := checker.TraceOf(ctx)
+	if trace != nil {
+		trace.Tell(checker.StageSend, "sent an echo request, sequence %d, %d octets of data", p.seq, dataLen)
 	}
 	if stray, err := p.await(sock, raw); err != nil {
-		o := dial.Outcome("echo reply from", p.target, err, began)
+		o := p.failed(checker.StageReply, "echo reply from", err, began)
 		if stray > 0 && errors.Is(err, os.ErrDeadlineExceeded) {
 			o.Reason += fmt.Sprintf(", %d replies to other requests were ignored", stray)
 		}
 		return o
 	}
+	if trace != nil {
+		trace.Tell(checker.StageReply, "echo reply to sequence %d", p.seq)
+	}
 	return checker.Outcome{Result: checker.OK, Reason: "echo reply", Took: time.Since(began)}
+}
+
+// failed is the outcome of a step that failed.
+func (p *probe) failed(stage checker.Stage, step string, err error, began time.Time) checker.Outcome {
+	return dial.Outcome(checker.Site{Stage: stage, Step: step, Peer: p.target}, err, began)
 }
 
 // request is the message to send. The kernel fills in what it says of the sender:

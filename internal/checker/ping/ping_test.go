@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sluice-lb/sluice/internal/checker"
+	"github.com/sluice-lb/sluice/internal/checker/checkertest"
 	"github.com/sluice-lb/sluice/internal/checker/dial"
 	"github.com/sluice-lb/sluice/internal/checker/dial/dialtest"
 	"github.com/sluice-lb/sluice/internal/config"
@@ -51,6 +52,9 @@ func run(t testing.TB, ns *testkit.NS, p checker.Probe) (o checker.Outcome) {
 	ctx := t.Context()
 	if err := ns.Do(func() error { o = p.Run(ctx); return nil }); err != nil {
 		t.Fatal(err)
+	}
+	if why := checkertest.Unfounded(o); why != "" {
+		t.Errorf("%+v: %s", o, why)
 	}
 	return o
 }

@@ -5,6 +5,8 @@ import (
 	"bytes"
 	"fmt"
 	"strconv"
+
+	"github.com/sluice-lb/sluice/internal/checker"
 )
 
 // Bounds of an answer.
@@ -39,8 +41,12 @@ func (a reply) String() string {
 	return s
 }
 
-// progress says what had come of an answer that does not end.
-func (a reply) progress() string {
+// progress says what had come of an answer that does not end, if err is of the
+// connection: what is no answer is shown by its error.
+func (a reply) progress(err error) string {
+	if _, ok := err.(*checker.Mismatch); ok {
+		return ""
+	}
 	switch {
 	case a.lines > 0:
 		return fmt.Sprintf(" (%s and %s came)", count(a.lines, "line"), count(a.rest, "byte"))
@@ -57,13 +63,11 @@ func count(n int, what string) string {
 	return strconv.Itoa(n) + " " + what + "s"
 }
 
-// answerError is an answer that is none, as opposed to a connection that failed.
-type answerError string
-
-func (e answerError) Error() string { return string(e) }
+// noAnswer is the error of an answer that is none.
+func noAnswer(got, want string) error { return &checker.Mismatch{Got: got, Want: want} }
 
 // readReply reads one answer to its last line. On an error of the connection the
-// reply says what had come.
+// reply says what had come. An answer that is none is a *checker.Mismatch.
 func readReply(r *bufio.Reader) (reply, error) {
 	var a reply
 	for {
@@ -75,20 +79,20 @@ func readReply(r *bufio.Reader) (reply, error) {
 		code, text, more, ok := parseLine(line)
 		switch {
 		case !ok && a.lines == 0:
-			return a, answerError(fmt.Sprintf("%s is no SMTP answer, expected a code of three digits", quote(line)))
+			return a, noAnswer(quote(line)+" is no SMTP answer", "a code of three digits")
 		case !ok:
-			return a, answerError(fmt.Sprintf("%s in line %d is no SMTP answer, expected %03d", quote(line), a.lines+1, a.code))
+			return a, noAnswer(fmt.Sprintf("%s in line %d is no SMTP answer", quote(line), a.lines+1), fmt.Sprintf("%03d", a.code))
 		case a.lines == 0:
 			a.code, a.text = code, quote(text)
 		case code != a.code:
-			return a, answerError(fmt.Sprintf("%s in line %d, expected %03d as in the first line", quote(line), a.lines+1, a.code))
+			return a, noAnswer(fmt.Sprintf("%s in line %d", quote(line), a.lines+1), fmt.Sprintf("%03d as in the first line", a.code))
 		}
 		a.lines++
 		if !more {
 			return a, nil
 		}
 		if a.lines == MaxLines {
-			return a, answerError(fmt.Sprintf("%s goes on after %d lines", a, MaxLines))
+			return a, noAnswer(fmt.Sprintf("%s goes on after %d lines", a, MaxLines), "")
 		}
 	}
 }
@@ -98,7 +102,7 @@ func readReply(r *bufio.Reader) (reply, error) {
 func readLine(r *bufio.Reader) ([]byte, error) {
 	line, err := r.ReadSlice('\n')
 	if err == bufio.ErrBufferFull {
-		return nil, answerError(fmt.Sprintf("%s is no SMTP answer, the line does not end within %d bytes", quote(line), MaxLine))
+		return nil, noAnswer(fmt.Sprintf("%s is no SMTP answer, the line does not end within %d bytes", quote(line), MaxLine), "")
 	}
 	if err != nil {
 		return line, err

@@ -40,8 +40,8 @@ package smtp
 import (
 	"bufio"
 	"context"
-	"fmt"
 	"io"
+	"strconv"
 	"sync"
 	"time"
 
@@ -83,7 +83,7 @@ func (p *probe) Run(ctx context.Context) checker.Outcome {
 	began := time.Now()
 	conn, err := dial.TCP(ctx, &p.conn)
 	if err != nil {
-		return dial.Outcome("connect to", p.target, err, began)
+		return dial.Outcome(checker.Site{Stage: checker.StageConnect, Step: "connect to", Peer: p.target}, err, began)
 	}
 	// Whether the close went well says nothing about the server.
 	defer conn.Close()
@@ -93,7 +93,7 @@ func (p *probe) Run(ctx context.Context) checker.Outcome {
 		r.Reset(nil)
 		readers.Put(r)
 	}()
-	d := dialogue{probe: p, ctx: ctx, began: began, w: conn, r: r}
+	d := dialogue{probe: p, ctx: ctx, began: began, w: conn, r: r, trace: conn.Trace()}
 
 	banner, o := d.step("banner", "", codeReady)
 	if o != nil {
@@ -115,6 +115,7 @@ type dialogue struct {
 	began time.Time
 	w     io.Writer
 	r     *bufio.Reader
+	trace *checker.Trace
 }
 
 // step sends a command, if there is one, and reads an answer, which must have the
@@ -124,15 +125,16 @@ func (d *dialogue) step(name, command string, code int) (reply, *checker.Outcome
 	a, err := readReply(d.r)
 	switch {
 	case err != nil && sent != nil:
-		return a, d.failed("send "+command[:4]+" to", sent)
+		return a, d.failed(checker.StageSend, "send "+command[:4]+" to", sent)
 	case err != nil:
-		if bad, ok := err.(answerError); ok {
-			return a, d.wrong(name, bad.Error())
-		}
-		return a, d.failed(name+a.progress()+" from", err)
-	case a.code != code:
+		return a, d.failed(checker.StageReply, name+a.progress(err)+" from", err)
+	}
+	if d.trace != nil {
+		d.trace.Tell(checker.StageReply, "%s: %s", name, a)
+	}
+	if a.code != code {
 		_ = d.send(quit) // out of politeness
-		return a, d.wrong(name, fmt.Sprintf("%s, expected %d", a, code))
+		return a, d.failed(checker.StageStatus, name+" from", &checker.Mismatch{Got: a.String(), Want: strconv.Itoa(code)})
 	}
 	return a, nil
 }
@@ -143,14 +145,14 @@ func (d *dialogue) quit() *checker.Outcome {
 	line, err := readLine(d.r)
 	switch {
 	case err == nil:
+		if d.trace != nil {
+			d.trace.Tell(checker.StageReply, "answer to QUIT: %s", quote(line))
+		}
 		return nil
 	case sent != nil:
-		return d.failed("send QUIT to", sent)
+		return d.failed(checker.StageSend, "send QUIT to", sent)
 	}
-	if bad, ok := err.(answerError); ok {
-		return d.wrong("answer to QUIT", bad.Error())
-	}
-	return d.failed("answer to QUIT"+reply{rest: len(line)}.progress()+" from", err)
+	return d.failed(checker.StageReply, "answer to QUIT"+reply{rest: len(line)}.progress(err)+" from", err)
 }
 
 func (d *dialogue) send(command string) error {
@@ -158,25 +160,19 @@ func (d *dialogue) send(command string) error {
 		return nil
 	}
 	_, err := io.WriteString(d.w, command)
+	if d.trace != nil {
+		d.trace.Tell(checker.StageSend, "sent %q", command)
+	}
 	return err
 }
 
-// failed is the outcome of a connection that failed.
-func (d *dialogue) failed(step string, err error) *checker.Outcome {
+// failed is the outcome of a step that failed: the connection did, or the answer is
+// not the right one.
+func (d *dialogue) failed(stage checker.Stage, step string, err error) *checker.Outcome {
 	// A cancelled connection ends by its deadline.
 	if d.ctx.Err() == context.Canceled {
 		err = d.ctx.Err()
 	}
-	o := dial.Outcome(step, d.target, err, d.began)
+	o := dial.Outcome(checker.Site{Stage: stage, Step: step, Peer: d.target}, err, d.began)
 	return &o
-}
-
-// wrong is the outcome of an answer that is not the right one.
-func (d *dialogue) wrong(step, what string) *checker.Outcome {
-	took := time.Since(d.began)
-	return &checker.Outcome{
-		Result: checker.Failed,
-		Reason: fmt.Sprintf("%s from %s: %s, after %s", step, d.target, what, dial.Elapsed(took)),
-		Took:   took,
-	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sluice-lb/sluice/internal/checker"
+	"github.com/sluice-lb/sluice/internal/checker/checkertest"
 	"github.com/sluice-lb/sluice/internal/config"
 	"github.com/sluice-lb/sluice/internal/testkit"
 )
@@ -55,6 +56,9 @@ func run(t testing.TB, c *config.Checker) checker.Outcome {
 	o := New(c).Run(t.Context())
 	if o.Took <= 0 || o.Reason == "" {
 		t.Errorf("outcome says too little: %+v", o)
+	}
+	if why := checkertest.Unfounded(o); why != "" {
+		t.Errorf("%+v: %s", o, why)
 	}
 	return o
 }

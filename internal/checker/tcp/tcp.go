@@ -39,7 +39,7 @@ func New(c *config.Checker) checker.Probe { return &probe{conn: &c.Conn} }
 var connected = checker.Outcome{Result: checker.OK, Reason: "connected"}
 
 func (p *probe) outcome(err error, began time.Time) checker.Outcome {
-	return dial.Outcome("connect to", p.conn.Target.String(), err, began)
+	return dial.Outcome(checker.Site{Stage: checker.StageConnect, Step: "connect to", Peer: p.conn.Target.String()}, err, began)
 }
 
 // Run connects once.

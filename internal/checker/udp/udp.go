@@ -78,36 +78,44 @@ func (p *probe) Run(ctx context.Context) checker.Outcome {
 	began := time.Now()
 	sock, err := dial.UDP(ctx, &p.conn)
 	if err != nil {
-		return dial.Outcome("connect to", p.target, err, began)
+		return p.failed(checker.StageConnect, "connect to", err, began)
 	}
 	defer sock.Close()
 	if err := sock.Send(p.Payload); err != nil {
-		return dial.Outcome(fmt.Sprintf("send %d octets to", len(p.Payload)), p.target, err, began)
+		return p.failed(checker.StageSend, fmt.Sprintf("send %d octets to", len(p.Payload)), err, began)
+	}
+	trace := checker.TraceOf(ctx)
+	if trace != nil {
+		trace.Tell(checker.StageSend, "sent %d octets: %s", len(p.Payload), checker.Excerpt(p.Payload))
 	}
 	n, err := sock.Receive(p.answer)
 	if err != nil {
 		return p.silence(err, began)
 	}
+	if trace != nil {
+		trace.Tell(checker.StageReply, "received %d octets, compared: %s", n, checker.Excerpt(p.answer[:min(n, len(p.answer))]))
+	}
 	if err := p.judge(n, p.answer); err != nil {
-		return dial.Outcome("reply from", p.target, err, began)
+		return p.failed(checker.StageBody, "reply from", err, began)
 	}
 	return checker.Outcome{Result: checker.OK, Reason: fmt.Sprintf("reply of %d octets", n), Took: time.Since(began)}
 }
 
 // silence judges that an error came instead of an answer.
 func (p *probe) silence(err error, began time.Time) checker.Outcome {
-	o := dial.Outcome("reply from", p.target, err, began)
-	queued, ok := errors.AsType[*dial.QueuedError](err)
-	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		if !p.Require {
-			o.Result, o.Reason = checker.OK, "no error and no reply, and none is required"
-		}
-	case ok && !queued.Unreachable() && p.Reply == nil:
-		o.Result = checker.OK
-		o.Reason += ", which is taken for an answer"
+	if errors.Is(err, os.ErrDeadlineExceeded) && !p.Require {
+		return checker.Outcome{Result: checker.OK, Reason: "no error and no reply, and none is required", Took: time.Since(began)}
+	}
+	o := p.failed(checker.StageReply, "reply from", err, began)
+	if queued, ok := errors.AsType[*dial.QueuedError](err); ok && !queued.Unreachable() && p.Reply == nil {
+		return checker.Outcome{Result: checker.OK, Reason: o.Reason + ", which is taken for an answer", Took: o.Took}
 	}
 	return o
+}
+
+// failed is the outcome of a step that failed.
+func (p *probe) failed(stage checker.Stage, step string, err error, began time.Time) checker.Outcome {
+	return dial.Outcome(checker.Site{Stage: stage, Step: step, Peer: p.target}, err, began)
 }
 
 // judge compares an answer of n octets with what is required. got has its first
@@ -117,11 +125,11 @@ func (p *probe) judge(n int, got []byte) error {
 		return nil
 	}
 	if n < p.Min || n > p.Max {
-		return fmt.Errorf("%d octets, want %d to %d", n, p.Min, p.Max)
+		return &checker.Mismatch{Got: fmt.Sprintf("%d octets", n), Want: fmt.Sprintf("%d to %d", p.Min, p.Max)}
 	}
 	for i := range min(n, len(p.Reply)) {
 		if (got[i]^p.Reply[i])&p.Mask[i] != 0 {
-			return fmt.Errorf("octet %d is %s, want %s", i, hex(got[i], 0xff), hex(p.Reply[i], p.Mask[i]))
+			return &checker.Mismatch{Got: fmt.Sprintf("octet %d is %s", i, hex(got[i], 0xff)), Want: hex(p.Reply[i], p.Mask[i])}
 		}
 	}
 	return nil

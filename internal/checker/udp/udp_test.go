@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-lb/sluice/internal/checker"
+	"github.com/sluice-lb/sluice/internal/checker/checkertest"
 	"github.com/sluice-lb/sluice/internal/checker/dial/dialtest"
 	"github.com/sluice-lb/sluice/internal/config"
 )
@@ -65,13 +66,22 @@ var (
 	}
 )
 
+func run(t testing.TB, c *config.Checker) checker.Outcome {
+	t.Helper()
+	o := New(c).Run(t.Context())
+	if why := checkertest.Unfounded(o); why != "" {
+		t.Errorf("%+v: %s", o, why)
+	}
+	return o
+}
+
 // expect runs the three columns against what c reaches.
 func expect(t *testing.T, c *config.Checker, want [3]checker.Result, reasons [3]string) {
 	t.Helper()
 	for i, way := range ways {
 		c := *c
 		c.UDP = &way
-		o := New(&c).Run(t.Context())
+		o := run(t, &c)
 		if o.Result != want[i] || !strings.Contains(o.Reason, reasons[i]) || o.Took <= 0 {
 			t.Errorf("%s, %s: %+v\nwant %v: ...%q", c.Conn.Target, column[i], o, want[i], reasons[i])
 		}
@@ -89,7 +99,7 @@ func TestC13SilenceIsFailureOnlyWithRequireReply(t *testing.T) {
 		late := "reply from " + c.Conn.Target.String() + ": no answer in time after "
 		expect(t, c, [3]checker.Result{ok, failed, failed}, [3]string{"no error and no reply, and none is required", late, late})
 		c.UDP = &ways[0]
-		if o := New(c).Run(t.Context()); o.Took < c.Conn.Timeout {
+		if o := run(t, c); o.Took < c.Conn.Timeout {
 			t.Errorf("a success by silence after %v, before the deadline", o.Took)
 		}
 	}
@@ -162,12 +172,12 @@ func TestAnyDatagramIsSuccessWithoutHex(t *testing.T) {
 		for _, text := range []string{"", "x", strings.Repeat("long", 1000), strings.Repeat("x", 65000)} {
 			c := answer(t, addr, text)
 			reason := fmt.Sprintf("reply of %d octets", len(text))
-			want, wrong := failed, fmt.Sprintf("reply from %s: %d octets, want 0 to 255 after ", c.Conn.Target, len(text))
+			want, wrong := failed, fmt.Sprintf("reply from %s: %d octets, expected 0 to 255, after ", c.Conn.Target, len(text))
 			switch text {
 			case "":
 				want, wrong = ok, reason
 			case "x":
-				wrong = ": octet 0 is 78, want 70 after "
+				wrong = ": octet 0 is 78, expected 70, after "
 			}
 			expect(t, c, [3]checker.Result{ok, ok, want}, [3]string{reason, reason, wrong})
 		}
@@ -185,18 +195,18 @@ func TestReplyHex(t *testing.T) {
 		{"pong and more", "\xff\xff\xff\xff", 0, 255, ok, "reply of 13 octets"},
 		{"po", "\xff\xff\xff\xff", 0, 255, ok, "reply of 2 octets"},
 		{"", "\xff\xff\xff\xff", 0, 255, ok, "reply of 0 octets"},
-		{"", "\xff\xff\xff\xff", 1, 255, failed, ": 0 octets, want 1 to 255 after "},
-		{"pong!", "\xff\xff\xff\xff", 0, 4, failed, ": 5 octets, want 0 to 4 after "},
+		{"", "\xff\xff\xff\xff", 1, 255, failed, ": 0 octets, expected 1 to 255, after "},
+		{"pong!", "\xff\xff\xff\xff", 0, 4, failed, ": 5 octets, expected 0 to 4, after "},
 		{"pong", "\xff\xff\xff\xff", 4, 4, ok, "reply of 4 octets"},
-		{"pon", "\xff\xff\xff\xff", 4, 4, failed, ": 3 octets, want 4 to 4 after "},
-		{"pang", "\xff\xff\xff\xff", 0, 255, failed, ": octet 1 is 61, want 6f after "},
+		{"pon", "\xff\xff\xff\xff", 4, 4, failed, ": 3 octets, expected 4 to 4, after "},
+		{"pang", "\xff\xff\xff\xff", 0, 255, failed, ": octet 1 is 61, expected 6f, after "},
 		{"pang", "\xff\xf0\xff\xff", 0, 255, ok, "reply of 4 octets"},
-		{"pang", "\xff\x0f\xff\xff", 0, 255, failed, ": octet 1 is 61, want Xf after "},
+		{"pang", "\xff\x0f\xff\xff", 0, 255, failed, ": octet 1 is 61, expected Xf, after "},
 		{"gnop", "\x00\x00\x00\x00", 0, 255, ok, "reply of 4 octets"},
 	} {
 		c := answer(t, "127.0.0.1:0", tt.text)
 		c.UDP = &config.Datagram{Require: true, Reply: []byte("pong"), Mask: []byte(tt.mask), Min: tt.min, Max: tt.max}
-		if o := New(c).Run(t.Context()); o.Result != tt.want || !strings.Contains(o.Reason, tt.reason) {
+		if o := run(t, c); o.Result != tt.want || !strings.Contains(o.Reason, tt.reason) {
 			t.Errorf("%q: %+v, want %v: %q", tt.text, o, tt.want, tt.reason)
 		}
 	}
@@ -212,7 +222,7 @@ func TestPayload(t *testing.T) {
 		"keepalived check - keepalived ch": nil, "\x00\xffx": []byte("\x00\xffx"), strings.Repeat("a", 60000): []byte(strings.Repeat("a", 60000)),
 	} {
 		c.UDP = &config.Datagram{Payload: payload}
-		if o := New(c).Run(t.Context()); o.Result != checker.OK {
+		if o := run(t, c); o.Result != checker.OK {
 			t.Errorf("%+v", o)
 		}
 		if b := <-got; b != want {
@@ -220,7 +230,7 @@ func TestPayload(t *testing.T) {
 		}
 	}
 	c.UDP.Payload = make([]byte, 65508)
-	if o := New(c).Run(t.Context()); o.Result != checker.Unable || !strings.HasPrefix(o.Reason, "send 65508 octets to "+c.Conn.Target.String()+": message too long (EMSGSIZE) after ") {
+	if o := run(t, c); o.Result != checker.Unable || !strings.HasPrefix(o.Reason, "send 65508 octets to "+c.Conn.Target.String()+": message too long (EMSGSIZE) after ") {
 		t.Errorf("%+v", o)
 	}
 }
@@ -230,7 +240,7 @@ func TestC02BindMissingIsUnable(t *testing.T) {
 		c := answer(t, addr, "x")
 		c.Conn.BindAddr = netip.MustParseAddr(source)
 		want := "connect to " + c.Conn.Target.String() + ": source address " + source + " is not on this machine: "
-		if o := New(c).Run(t.Context()); o.Result != checker.Unable || !strings.HasPrefix(o.Reason, want) {
+		if o := run(t, c); o.Result != checker.Unable || !strings.HasPrefix(o.Reason, want) {
 			t.Errorf("%+v", o)
 		}
 	}
@@ -274,7 +284,7 @@ func TestO06ReasonsDiffer(t *testing.T) {
 	seen := map[string]string{}
 	see := func(way string, c *config.Checker) {
 		c.UDP = &config.Datagram{Require: true, Reply: []byte("pong"), Mask: []byte{0xff, 0xff, 0xff, 0xff}, Max: 10}
-		o := New(c).Run(t.Context())
+		o := run(t, c)
 		what := strings.ReplaceAll(o.Reason, c.Conn.Target.String(), "X")
 		what, _, _ = strings.Cut(what, " after ")
 		if o.Result == checker.OK || seen[what] != "" || !strings.Contains(o.Reason, c.Conn.Target.String()) {
@@ -308,7 +318,7 @@ func TestX01FloodOfGiants(t *testing.T) {
 		}
 	})
 	c.UDP = &ways[2]
-	if o := New(c).Run(t.Context()); o.Result != checker.Failed || !strings.Contains(o.Reason, ": 65507 octets, want 0 to 255 after ") {
+	if o := run(t, c); o.Result != checker.Failed || !strings.Contains(o.Reason, ": 65507 octets, expected 0 to 255, after ") {
 		t.Errorf("%+v", o)
 	}
 }

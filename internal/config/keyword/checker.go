@@ -31,6 +31,7 @@ func closeChecker(child *frame) {
 	if u := child.ck.file; u != nil {
 		u.late = child.b.raw.tracks[u.name] == nil
 	}
+	child.judgeTLS()
 	child.ck.seenTimeout = inherited(child.rs.timeout, child.vs.timeout)
 	child.rs.checkers = append(child.rs.checkers, child.ck)
 }

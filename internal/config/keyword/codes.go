@@ -114,6 +114,8 @@ var (
 	codeMinAlive    = code{"W235", diag.ClassNone, "min_alive keeps every real server, so that no failed check has an effect"}
 	codeSlowStart   = code{"W236", diag.ClassNone, "slow_start with a scheduler that does not look at weights"}
 
+	codeTLSUnverified = code{"W237", diag.ClassNone, "tls_ca without tls_verify, so that nothing is verified"}
+
 	codeIgnoredBlocks = code{"N301", diag.ClassNone, "blocks that are not for this daemon"}
 	codeExtension     = code{"N302", diag.ClassNone, "an extension outside a #sluice comment; keepalived would reject it"}
 	codeStatusClass   = code{"N303", diag.ClassNone, "a class of status codes; keepalived would reject it"}
@@ -139,7 +141,7 @@ func codes() []code {
 		codeVirtualMerged, codeSameEntry, codeDeprecated, codeShell, codeMarkProtocol,
 		codeTrackFileOrder, codeSurplus, codeSecurity, codeNbGetRetry, codeAddressTail,
 		codeRegexOffsets, codeRegexParts, codeInitRange, codeSorryInhibit, codeGroupPort,
-		codePersistenceOff, codeOtherFlag, codeRegexOption, codeBindPort, codeTimeoutLate, codeSyncState, codeFIFO, codeRecipient, codeMinAlive, codeSlowStart,
+		codePersistenceOff, codeOtherFlag, codeRegexOption, codeBindPort, codeTimeoutLate, codeSyncState, codeFIFO, codeRecipient, codeMinAlive, codeSlowStart, codeTLSUnverified,
 		codeIgnoredBlocks, codeExtension, codeStatusClass, codeGranGroup, codeCheckPort, codeSilentUDP, codeHAGroup,
 	}
 }

@@ -22,6 +22,7 @@ func Doc(w io.Writer) error {
 	b.WriteString(docGroup)
 	b.WriteString(docProtection)
 	b.WriteString(docClose)
+	b.WriteString(docTLS)
 	b.WriteString("\n## Checkers: defaults\n\n")
 	b.WriteString(docCheckers)
 	b.WriteString("\n## Findings\n\nF: the configuration cannot be used. E: keepalived would go on with a changed meaning, and so does\n" +

@@ -200,6 +200,7 @@ var examples = map[string]example{
 	"real_server/BFD_CHECK":                  {args: "{\nname b\n}"},
 	"BFD_CHECK/name":                         {args: "b"},
 	"real_server/MISC_CHECK":                 {args: "{\nmisc_path /bin/x\n}"},
+	"SSL_GET/tls_ca":                         {args: "/etc/ssl/ours.pem", needs: "tls_verify on"},
 	"HTTP_GET/url":                           {args: "{\npath /x\n}"},
 	"SSL_GET/url":                            {args: "{\npath /x\n}"},
 	"SMTP_CHECK/host":                        {args: "{\nconnect_port 99\n}"},

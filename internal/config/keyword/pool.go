@@ -90,7 +90,7 @@ func (p *pool) http(h config.HTTP) *config.HTTP {
 	number(int(h.Protocol))
 	add(h.VirtualHost, h.SNIName, h.SNIVirtualHost)
 	flag(h.SNI, h.FastRecovery, h.TLSCompliant)
-	alone := false
+	alone := h.TLS != nil
 	for i := range h.URLs {
 		u := &h.URLs[i]
 		alone = alone || u.Regex != nil

@@ -367,6 +367,9 @@ func drawChecker(t draw, g *config.Global, vs *config.VirtualServer, rs *config.
 	if h.SNI {
 		h.SNIName = drawText(t, "sni name")
 	}
+	if kind == config.SSLGet && drawBool(t, "certificates") {
+		h.TLS = &config.TLS{Verify: true, CA: drawText(t, "ca"), ServerName: drawText(t, "server name"), ExpiryWarn: time.Duration(rapid.IntRange(0, 3650).Draw(t, "days")) * 24 * time.Hour}
+	}
 	own := drawText(t, "own host")
 	h.VirtualHost, h.SNIVirtualHost = firstOf(own, rs.HandedOn().VirtualHost, vs.VirtualHost), firstOf(own, vs.VirtualHost)
 	for range rapid.IntRange(1, 2).Draw(t, "urls") {

@@ -215,6 +215,8 @@ type rawHTTP struct {
 	sniName      string
 	fastRecovery bool
 	tlsCompliant bool
+	tls          config.TLS
+	tlsCA        *syntax.Node // nil without tls_ca
 	urls         []*rawURL
 }
 

@@ -254,6 +254,10 @@ func (b *builder) http(d *draft, r *rawReal, c *rawChecker) *config.HTTP {
 		VirtualHost:    firstText(c.virtualHost, r.virtualHost, d.raw.virtualHost),
 		SNIVirtualHost: firstText(c.virtualHost, d.raw.virtualHost),
 	}
+	if t := c.tls; t != (config.TLS{}) {
+		t.CA, t.ServerName = b.pool.text(t.CA), b.pool.text(t.ServerName)
+		h.TLS = &t
+	}
 	h.URLs = make([]config.URL, len(c.urls))
 	for i, u := range c.urls {
 		h.URLs[i] = u.url

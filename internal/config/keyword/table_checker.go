@@ -70,6 +70,7 @@ func httpRows() []keyword {
 	}
 	rows := each([]string{blockHTTP, blockTLS}, both...)
 	rows = append(rows, each([]string{blockTLS}, keyword{name: "tls_compliant", arg: boolean(), def: "off", doc: "exchange close-notify", set: func(f *frame, v *value) { f.ck.tlsCompliant = v.yes }})...)
+	rows = append(rows, each([]string{blockTLS}, tlsRows()...)...)
 	rows = append(rows,
 		keyword{block: blockHTTP, name: "url", opens: blockURL, doc: "what to ask for; several are asked in order", open: openURL, close: closeURL},
 		keyword{block: blockTLS, name: "url", opens: blockTLSURL, doc: "what to ask for; several are asked in order", open: openURL, close: closeURL})

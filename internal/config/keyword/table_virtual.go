@@ -150,7 +150,7 @@ func realRows() []keyword {
 	}{
 		{blockTCP, config.TCPCheck, "a connection can be made"},
 		{blockHTTP, config.HTTPGet, "urls answer as they should"},
-		{blockTLS, config.SSLGet, "the same over TLS; certificates are not verified"},
+		{blockTLS, config.SSLGet, "the same over TLS; certificates are verified with tls_verify only"},
 		{blockSMTP, config.SMTPCheck, "a mail server greets"},
 		{blockDNS, config.DNSCheck, "a name server answers"},
 		{blockUDP, config.UDPCheck, "a datagram is answered, or not refused"},
