@@ -141,3 +141,44 @@ func TestAVerdictThatChangesNothingIsNotMeasured(t *testing.T) {
 		}
 	})
 }
+
+// TestTheFirstCertificateToEndIsTold: of each check, and of the virtual server the one
+// that ends first.
+func TestTheFirstCertificateToEndIsTold(t *testing.T) {
+	in(t, func(r *rig) {
+		cfg := each(conf(1, 2, 3), func(rs *config.RealServer) { rs.Checkers[0].Kind = config.SSLGet })
+		plain := *cfg.VirtualServers[0]
+		at := netip.AddrPortFrom(vip.Addr(), 81)
+		plain.Key.Addr, plain.Entries = at, []config.Entry{{Addr: at, Family: config.IPv4}}
+		plain.RealServers = conf(4).VirtualServers[0].RealServers
+		cfg.VirtualServers = append(cfg.VirtualServers, &plain)
+		soon, late := time.Unix(2e9, 0), time.Unix(3e9, 0)
+		show := func(n int, result checker.Result, ends time.Time) {
+			o := checker.Outcome{Result: result, Reason: "as the test says"}
+			if !ends.IsZero() {
+				o.Certificate = &checker.Certificate{NotAfter: ends}
+			}
+			r.farm.put(n, o)
+		}
+		show(1, checker.OK, late)
+		show(2, checker.Failed, soon)
+		show(3, checker.Failed, time.Time{}) // refused
+		r.start(cfg)
+		want := func(first, second time.Time) {
+			t.Helper()
+			r.pass(time.Minute)
+			all := r.e.Snapshot().VirtualServers
+			if o := r.e.Overview().VirtualServers; !o[0].CertificateEnds.Equal(first) || !all[0].CertificateEnds.Equal(first) || !o[1].CertificateEnds.IsZero() {
+				t.Errorf("the virtual servers' end at %v and %v, want %v", o[0].CertificateEnds, o[1].CertificateEnds, first)
+			}
+			rs := all[0].RealServers
+			if !rs[0].Checkers[0].CertificateEnds.Equal(late) || !rs[1].Checkers[0].CertificateEnds.Equal(second) || !rs[2].Checkers[0].CertificateEnds.IsZero() {
+				t.Errorf("%+v", rs)
+			}
+		}
+		want(soon, soon)
+		// It was renewed.
+		show(2, checker.OK, late.Add(time.Hour))
+		want(late, late.Add(time.Hour))
+	})
+}

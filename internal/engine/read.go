@@ -61,6 +61,7 @@ func (e *Engine) overview() (*Snapshot, *published) {
 		}
 		vs.Services = services[first:len(services):len(services)]
 		vs.Counts = piece.counts()
+		vs.CertificateEnds = piece.certificateEnds()
 	}
 	for _, v := range p.leaving {
 		s.Leaving = append(s.Leaving, serviceOf(v.ServiceView))
@@ -104,6 +105,7 @@ func (p *piece) counts() (c Counts) {
 func (p *piece) read(cfg *config.Config, now time.Time) VirtualServer {
 	vs := p.vs
 	vs.Counts = p.counts()
+	vs.CertificateEnds = p.certificateEnds()
 	vs.RealServers = make([]RealServer, p.situations.n)
 	for i := range vs.RealServers {
 		vs.RealServers[i] = p.server(i, cfg, now)

@@ -20,6 +20,9 @@ type run struct {
 	id     checker.ID
 	engine *Engine
 	kind   config.CheckerKind
+	// ends is when the certificate does that the last run saw, in Unix seconds, 0 for
+	// none. It fills a gap.
+	ends uint32
 	// next is another run of the same hash. It is the loop's.
 	next *run
 
@@ -66,6 +69,9 @@ func (r *run) judge(o checker.Outcome) time.Duration {
 	next = max(next, time.Microsecond)
 	r.mu.Lock()
 	r.due = now.Sub(r.engine.started) + min(next, math.MaxInt64/2)
+	if o.Certificate != nil {
+		r.ends = uint32(min(max(o.Certificate.NotAfter.Unix(), 1), math.MaxUint32))
+	}
 	r.mu.Unlock()
 	return next
 }

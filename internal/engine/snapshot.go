@@ -105,6 +105,9 @@ type VirtualServer struct {
 	Hold        *Hold        `json:"departure_hold,omitempty"`
 	Sorry       *SorryServer `json:"sorry_server,omitempty"`
 	RealServers []RealServer `json:"real_servers"`
+	// CertificateEnds is when the first certificate does that its checks have seen; zero
+	// without one.
+	CertificateEnds time.Time `json:"certificate_ends,omitzero"`
 	// Counts are the numbers of real servers by their states.
 	Counts Counts `json:"-"`
 	// Services are the kernel services this virtual server stands for.
@@ -203,6 +206,9 @@ type Checker struct {
 	// Shared is how many real servers the same run decides for, if it is more than
 	// this one (share_checks).
 	Shared int `json:"shared,omitempty"`
+	// CertificateEnds is when the server's certificate does, or of several the first;
+	// zero unless the check is over TLS.
+	CertificateEnds time.Time `json:"certificate_ends,omitzero"`
 }
 
 // Service is one service of the kernel's table.

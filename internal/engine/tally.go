@@ -34,7 +34,7 @@ type kindTally struct {
 }
 
 func (t *runTally) count(k config.CheckerKind, o *checker.Outcome) {
-	if k < 0 || int(k) >= len(t) || o.Result < 0 || o.Result > checker.Unable {
+	if int(k) >= len(t) || o.Result < 0 || o.Result > checker.Unable {
 		return
 	}
 	n := &t[k]

@@ -171,7 +171,8 @@ func checkPanels(b *board) {
 	b.graph(12, "99th percentile by kind", "", "s", query{`histogram_quantile(0.99, sum by (checker, le) (rate(sluice_check_duration_seconds_bucket{I}[$__rate_interval])))`, "{{checker}}"})
 	b.graph(8, "Checks a second", "", "short", query{`sum by (checker, result) (rate(sluice_checks_total{I}[$__rate_interval]))`, "{{checker}} {{result}}"})
 	b.graph(8, "Failures by stage", "How far the checks came that failed.", "short", query{`sum by (checker, stage) (rate(sluice_check_failures_total{I}[$__rate_interval]))`, "{{checker}} {{stage}}"})
-	b.graph(8, "Late checks", "How late the most overdue one is.", "s", query{`sluice_checks_overdue_seconds{I}`, "{{instance}}"})
+	b.table(12, "Certificates that end first", "Days left of what checks over TLS saw.", []string{"family"}, query{`bottomk(20, (sluice_virtual_server_certificate_expiry_timestamp_seconds{VS} - time()) / 86400)`, ""})
+	b.graph(12, "Late checks", "How late the most overdue one is.", "s", query{`sluice_checks_overdue_seconds{I}`, "{{instance}}"})
 	b.graph(12, "Slowest last runs", "Only with metrics_detail server.", "s", query{`topk(10, sluice_check_last_duration_seconds{VS})`, "{{virtual_server}} {{remote_address}} {{checker}}"})
 	b.table(12, "Failing now", "Only with metrics_detail server: attempts in a row, of which the limit is a verdict.", []string{"family"}, query{`sluice_check_failed_attempts{VS} > 0`, ""})
 }

@@ -112,5 +112,8 @@ func (e *encoder) checkers(s *engine.Snapshot) {
 	each(ckUp, func(c *engine.Checker) (float64, bool) { return truth(c.Verdict == "up"), c.Verdict != "unknown" })
 	each(ckFailed, func(c *engine.Checker) (float64, bool) { return number(c.Failures), true })
 	each(ckLimit, func(c *engine.Checker) (float64, bool) { return number(c.Limit), true })
+	each(ckExpiry, func(c *engine.Checker) (float64, bool) {
+		return since1970(c.CertificateEnds), !c.CertificateEnds.IsZero()
+	})
 	each(ckTook, func(c *engine.Checker) (float64, bool) { return c.Took.Seconds(), !c.LastAt.IsZero() })
 }

@@ -233,6 +233,9 @@ func (e *encoder) virtual(s *engine.Snapshot) {
 	e.each(s, vsQuorumUp, func(vs *engine.VirtualServer) (float64, bool) { return truth(vs.QuorumUp), true })
 	e.each(s, vsSorry, func(vs *engine.VirtualServer) (float64, bool) { return truth(vs.SorryServing), vs.Sorry != nil })
 	e.each(s, vsAtFloor, func(vs *engine.VirtualServer) (float64, bool) { return truth(vs.AtFloor), vs.MinAlive > 0 })
+	e.each(s, vsExpiry, func(vs *engine.VirtualServer) (float64, bool) {
+		return since1970(vs.CertificateEnds), !vs.CertificateEnds.IsZero()
+	})
 	e.each(s, vsDrains, func(vs *engine.VirtualServer) (float64, bool) {
 		return number(count(vs, func(d *engine.Destination) bool { return d.Drain != nil })), true
 	})

@@ -71,6 +71,7 @@ var (
 	vsQuorumUp   = family{"sluice_virtual_server_quorum_up", gauge, "Whether there is quorum."}
 	vsSorry      = family{"sluice_virtual_server_sorry_serving", gauge, "Whether the sorry server serves; only where there is one."}
 	vsAtFloor    = family{"sluice_virtual_server_at_floor", gauge, "Whether min_alive keeps failed real servers in service; only where it is set."}
+	vsExpiry     = family{"sluice_virtual_server_certificate_expiry_timestamp_seconds", gauge, "When the first certificate ends that checks of the virtual server saw; only where one did."}
 	vsDrains     = family{"sluice_virtual_server_drains", gauge, "Destinations that drain before they are deleted."}
 	vsMismatched = family{"sluice_virtual_server_destinations_mismatched", gauge, "Destinations whose weight in the kernel is not the wanted one."}
 
@@ -80,6 +81,7 @@ var (
 	dsWeight = family{"sluice_destination_weight", gauge, "Weight in the kernel, of each service; only while it is there."}
 	ckUp     = family{"sluice_check_up", gauge, "A check's verdict; only once there is one."}
 	ckTook   = family{"sluice_check_last_duration_seconds", gauge, "How long a check's last run took; only after the first."}
+	ckExpiry = family{"sluice_check_certificate_expiry_timestamp_seconds", gauge, "When the certificate ends that the check saw; only over TLS."}
 	ckFailed = family{"sluice_check_failed_attempts", gauge, "How many attempts of a check in a row have failed."}
 	ckLimit  = family{"sluice_check_failed_attempts_limit", gauge, "How many failed attempts in a row are a verdict."}
 )

@@ -82,9 +82,10 @@ and ` + "`damped`" + ` while a server is in them, all others always.
 func everything() *engine.Snapshot {
 	vs := engine.VirtualServer{
 		Name: "[192.0.2.1]:tcp:80", Protocol: "TCP", MinAlive: 1, Sorry: &engine.SorryServer{},
-		RealServers: []engine.RealServer{{Address: "10.0.0.1:80", State: engine.StateUp, Checkers: []engine.Checker{{Kind: "TCP_CHECK", Verdict: "up", LastAt: time.Unix(1, 0)}}}},
+		RealServers: []engine.RealServer{{Address: "10.0.0.1:80", State: engine.StateUp, Checkers: []engine.Checker{{Kind: "TCP_CHECK", Verdict: "up", LastAt: time.Unix(1, 0), CertificateEnds: time.Unix(2, 0)}}}},
 		Services:    []engine.Service{{Key: ipvs.ServiceKey{Family: ipvs.INET, Protocol: ipvs.TCP, Addr: netip.MustParseAddr("192.0.2.1"), Port: 80}, Destinations: []engine.Destination{{Address: "10.0.0.1:80"}}}},
 	}
+	vs.CertificateEnds = time.Unix(2, 0)
 	vs.Label, vs.RealServers[0].Label = "shop", "rack 4"
 	mark := engine.VirtualServer{Name: "FWM 5", Services: []engine.Service{{Key: ipvs.ServiceKey{Family: ipvs.INET6, FWMark: 5}}}}
 	group := engine.VirtualServer{Name: "[web]:0", Group: "web", Protocol: "TCP", Services: []engine.Service{{Key: ipvs.ServiceKey{Family: ipvs.INET6, FWMark: 5}}}}
