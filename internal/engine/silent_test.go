@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -94,22 +96,32 @@ func (s *silent) AppendDestinations(ctx context.Context, buf []ipvs.DestinationI
 // new one. Meanwhile whoever reads is answered, and is told how old the last success is.
 func TestO08AKernelThatDoesNotAnswer(t *testing.T) {
 	in(t, func(r *rig) {
-		var conns []*silent
+		var (
+			mu  sync.Mutex
+			all []*silent
+		)
+		made := func() []*silent {
+			mu.Lock()
+			defer mu.Unlock()
+			return slices.Clone(all)
+		}
 		var silence atomic.Bool // of the first connection, for ever
 		r.connect = func(context.Context) (apply.IPVS, error) {
+			mu.Lock()
+			defer mu.Unlock()
 			c := &silent{Table: r.table, silence: new(atomic.Bool)}
-			if len(conns) == 0 {
+			if len(all) == 0 {
 				c.silence = &silence
 			}
-			conns = append(conns, c)
+			all = append(all, c)
 			return c, nil
 		}
 		r.start(conf(1, 2))
 		r.pass(30 * time.Second)
 		r.want("1:1 2:1")
 		good := r.e.Overview().Kernel.LastSuccess
-		if good.IsZero() || len(conns) != 1 {
-			t.Fatalf("last success %v, %d connections", good, len(conns))
+		if good.IsZero() || len(made()) != 1 {
+			t.Fatalf("last success %v, %d connections", good, len(made()))
 		}
 		silence.Store(true)
 		r.farm.set(2, checker.Failed, "refused")
@@ -121,13 +133,13 @@ func TestO08AKernelThatDoesNotAnswer(t *testing.T) {
 			if took := time.Since(begun); took != 0 {
 				t.Fatalf("a scrape took %v", took)
 			}
-			if silence.Load() && len(conns) == 1 && s.Kernel.LastSuccess.After(good.Add(10*time.Second)) {
+			if len(made()) == 1 && s.Kernel.LastSuccess.After(good.Add(10*time.Second)) {
 				t.Errorf("last success is %v, it was %v", s.Kernel.LastSuccess, good)
 			}
 		}
 		r.pass(10 * time.Second)
 		r.want("1:1")
-		s := r.e.Overview()
+		s, conns := r.e.Overview(), made()
 		if len(conns) != 2 || !conns[0].closed.Load() || conns[1].closed.Load() {
 			t.Errorf("%d connections, the first closed: %v", len(conns), conns[0].closed.Load())
 		}
@@ -145,9 +157,9 @@ func TestO08AKernelThatDoesNotAnswer(t *testing.T) {
 func TestO08TheLastSuccessAges(t *testing.T) {
 	in(t, func(r *rig) {
 		var silence atomic.Bool
-		dialled := 0
+		var dialled atomic.Int32
 		r.connect = func(context.Context) (apply.IPVS, error) {
-			dialled++
+			dialled.Add(1)
 			return &silent{Table: r.table, silence: &silence}, nil
 		}
 		r.start(conf(1, 2))
@@ -160,8 +172,8 @@ func TestO08TheLastSuccessAges(t *testing.T) {
 			t.Errorf("last success %v ago, %+v", age, s.Kernel)
 		}
 		// Each attempt waits 5 s, and the pauses grow to 30 s.
-		if dialled < 10 || dialled > 40 {
-			t.Errorf("connected %d times in ten minutes", dialled)
+		if n := dialled.Load(); n < 10 || n > 40 {
+			t.Errorf("connected %d times in ten minutes", n)
 		}
 		if s.VirtualServers[0].Alive != 1 {
 			t.Errorf("the verdict was not taken up: %+v", s.VirtualServers[0])
@@ -180,9 +192,9 @@ func TestO08TheLastSuccessAges(t *testing.T) {
 func TestO08StatusIsBounded(t *testing.T) {
 	in(t, func(r *rig) {
 		var silence atomic.Bool
-		readers := 0
+		var readers atomic.Int32
 		r.read = func(context.Context) (Reader, error) {
-			readers++
+			readers.Add(1)
 			return &silent{Table: r.table, silence: &silence}, nil
 		}
 		cfg := conf(1, 2)
@@ -193,8 +205,8 @@ func TestO08StatusIsBounded(t *testing.T) {
 		}
 		r.start(cfg)
 		r.pass(30 * time.Second)
-		if s := r.e.Status(r.Context()); s.Kernel.Error != "" || readers != 1 {
-			t.Fatalf("%+v, %d connections", s.Kernel, readers)
+		if s := r.e.Status(r.Context()); s.Kernel.Error != "" || readers.Load() != 1 {
+			t.Fatalf("%+v, %d connections", s.Kernel, readers.Load())
 		}
 		silence.Store(true)
 		const clients = 10
@@ -217,9 +229,9 @@ func TestO08StatusIsBounded(t *testing.T) {
 			}
 		}
 		silence.Store(false)
-		before := readers
-		if s := r.e.Status(r.Context()); s.Kernel.Error != "" || readers != before+1 {
-			t.Errorf("%+v, %d connections, were %d", s.Kernel, readers, before)
+		before := readers.Load()
+		if s := r.e.Status(r.Context()); s.Kernel.Error != "" || readers.Load() != before+1 {
+			t.Errorf("%+v, %d connections, were %d", s.Kernel, readers.Load(), before)
 		}
 	})
 }
