@@ -15,7 +15,7 @@ LDFLAGS  = -s -w -X github.com/sluice-lb/sluice/internal/build.Version=$(VERSION
 # apt installs Debian packages unless the program $(1) is there; lists are updated only then.
 apt = command -v $(1) >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(2) >/dev/null; }
 
-.PHONY: help build test test-unit test-race test-kernel test-diff test-diff-quick test-loss test-loss-quick test-long test-browser bench bench-compare bench-check lint fuzz cover demo install clean
+.PHONY: help build test test-unit test-race test-kernel test-diff test-diff-quick test-loss test-loss-quick test-long test-browser test-rules bench bench-compare bench-check lint fuzz cover demo install clean
 
 help: ## what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,7 +23,7 @@ help: ## what there is to make
 build: ## bin/sluiced and bin/sluice, static
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
-test: test-unit test-race test-kernel test-browser test-diff-quick test-loss-quick ## everything that must pass: unit, race, kernel, browser, quick differential and quick loss tests
+test: test-unit test-race test-rules test-browser test-kernel test-diff-quick test-loss-quick ## everything that must pass: unit, race, Prometheus rules, browser, kernel, quick differential and quick loss tests
 
 test-unit: ## unit tests (PKG=./...)
 	$(GO) test $(PKG)
@@ -51,6 +51,17 @@ test-loss: ## what operations cost clients, with sluiced and with keepalived (AR
 
 test-loss-quick: ## the four or five scenarios of it that are marked as quick
 	$(GO) run ./test/loss -quick -t 10m $(ARGS)
+
+test-rules: bin/promtool ## configs/prometheus-rules.yml and its unit tests, by promtool
+	bin/promtool check rules configs/prometheus-rules.yml && bin/promtool test rules configs/prometheus-rules_test.yml
+
+# promtool alone: Debian's package would run a Prometheus here.
+bin/promtool:
+	@mkdir -p bin/promtool.d
+	@if command -v promtool >/dev/null; then ln -sf $$(command -v promtool) $@; else \
+		apt-get update -qq && cd bin/promtool.d && apt-get download -qq prometheus && dpkg -x prometheus_*.deb . && \
+		mv usr/bin/promtool ../promtool; fi
+	@rm -r bin/promtool.d
 
 test-long: ## ten minutes of reloads and 10,000 verdicts a second, then 100,000 scripts that end at their timeout, ten minutes too
 	$(GO) test -count 1 -timeout 30m -v ./test/soak -for 10m -rate 10000

@@ -47,6 +47,7 @@ type Applier struct {
 	remembered map[string]*memory
 
 	operations uint64
+	observer   Observer
 }
 
 // claim is one virtual server with the facts about it.
@@ -85,7 +86,12 @@ func newClaim(vs *VirtualServer) *claim { return &claim{vs: vs, facts: newFacts(
 
 // Connect replaces the table, for when the kernel's becomes reachable. Adopt must
 // follow.
-func (a *Applier) Connect(conn IPVS) { a.conn = conn }
+func (a *Applier) Connect(conn IPVS) {
+	a.conn = conn
+	if a.observer != nil && conn != nil {
+		a.conn = &observed{conn, a.observer}
+	}
+}
 
 // Init takes over the whole state of one virtual server: at start, and after
 // Replace. A server that is not alive is not installed at all (or at weight 0 with

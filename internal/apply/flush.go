@@ -40,8 +40,9 @@ func (a *Applier) Flush(ctx context.Context, now time.Time) error {
 	left := a.portion
 	for round := range rounds {
 		stale := staleSet{}
-		a.write(ctx, a.urgentWork(), stale, now)
-		var ws []*work
+		ws, before := a.urgentWork(), a.operations
+		a.write(ctx, ws, stale, now)
+		a.toldUrgent(ws, before)
 		ws, left = a.bulkWork(left)
 		a.write(ctx, ws, stale, now)
 		if len(stale) == 0 {
@@ -278,7 +279,9 @@ func (a *Applier) batch(ctx context.Context, ops []ipvs.Op) []error {
 	case 0:
 		return nil
 	case 1:
+		begun := time.Now()
 		errs = []error{a.one(ctx, ops[0])}
+		a.wrote(ops[0], errs[0], begun)
 	default:
 		errs = a.conn.Batch(ctx, ops)
 	}

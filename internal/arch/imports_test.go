@@ -63,7 +63,7 @@ var rules = []rule{
 	{pkg: "internal/notify", may: []string{"internal/config", "internal/script", "internal/event"}, libs: []string{xsys}},
 	{pkg: "internal/notify/mail", may: []string{"internal/config", "internal/event"}, libs: none},
 	{pkg: "internal/notify/fifo", may: []string{"internal/config", "internal/script", "internal/event"}, libs: []string{xsys}},
-	{pkg: "internal/metrics", may: []string{"internal/engine", "internal/config", "pkg/ipvs"}, libs: []string{xsys}},
+	{pkg: "internal/metrics", may: []string{"internal/engine", "internal/config", "internal/checker", "pkg/ipvs"}, libs: []string{xsys}},
 	{pkg: "internal/control/top", may: []string{"internal/engine", "internal/control/render"}, libs: none, not: []string{"os/...", "net"}},
 	// host is for its types: what it does, the package must not.
 	{pkg: "internal/doctor", may: []string{"internal/config", "internal/host"}, libs: []string{xsys}, not: []string{"os/...", "net", "log/..."}},

@@ -376,6 +376,7 @@ func (d *daemon) ready(begun time.Time) {
 	}
 	d.log.Info("Ready", event.Key, event.Started, "version", s.Version, "virtual_servers", len(s.VirtualServers), "real_servers", servers,
 		"operations", s.Kernel.Operations, "kernel_ok", s.Kernel.OK, "observe", s.Observe, "took", time.Since(begun).Round(time.Millisecond))
+	d.engine.Reloaded(time.Since(begun), true)
 	d.tell(d.notify.Status(summary(s)))
 	d.tell(d.notify.Ready())
 }
@@ -451,7 +452,8 @@ func (d *daemon) reload(ctx context.Context) engine.Reload {
 	}()
 	defer d.reloadFile.create(d.config.Global.Paths.ReloadFile)()
 	d.log.Info("Reloading", event.Key, event.ReloadBegun, "file", d.opts.File)
-	begun := time.Now()
+	begun, accepted := time.Now(), false
+	defer func() { d.engine.Reloaded(time.Since(begun), accepted) }()
 	cfg, found := load(d.opts)
 	logFindings(d.log, found)
 	err := usable(found, d.opts.Strict)
@@ -480,6 +482,7 @@ func (d *daemon) reload(ctx context.Context) engine.Reload {
 	}
 	d.config, d.errors = cfg, known(found)
 	saveNew()
+	accepted = true
 	d.table.reloaded(cfg.Global, d.engine.Overview().Kernel.OK)
 	d.log.Info("Reloaded", event.Key, event.ReloadAccepted, "file", d.opts.File, "virtual_servers", len(cfg.VirtualServers), "took", time.Since(begun).Round(time.Millisecond))
 	return engine.Reload{At: begun, OK: true, Findings: served(found), Done: &done}

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/sluice-lb/sluice/internal/config"
-	"github.com/sluice-lb/sluice/internal/engine"
 	"github.com/sluice-lb/sluice/internal/metrics"
 	"github.com/sluice-lb/sluice/internal/web"
 )
@@ -15,11 +14,21 @@ func (d *daemon) newWeb() *web.Server {
 }
 
 // measured is what a scrape tells of.
-func (d *daemon) measured() (*engine.Snapshot, config.MetricsDetail) {
+func (d *daemon) measured() metrics.Reading {
 	if config.MetricsDetail(d.detail.Load()) == config.MetricsServer {
-		return d.engine.Snapshot(), config.MetricsServer
+		return metrics.Reading{Snapshot: d.engine.Snapshot(), Detail: config.MetricsServer, Told: d.outward.told()}
 	}
-	return d.engine.Overview(), config.MetricsService
+	return metrics.Reading{Snapshot: d.engine.Overview(), Detail: config.MetricsService, Told: d.outward.told()}
+}
+
+// told is what scripts, mails and FIFOs have come to.
+func (o *outward) told() *metrics.Told {
+	s, m, f := o.scripts.Stats(), o.mailer.Stats(), o.fifos.Stats()
+	return &metrics.Told{
+		ScriptsQueued: s.Queued + s.Running, ScriptsOK: s.OK, ScriptsFailed: s.Failed, ScriptsDropped: s.Dropped,
+		MailsQueued: m.Queued, MailsSent: m.Sent, MailsFailed: m.Failed, MailsDropped: m.Dropped,
+		FIFOMessagesWritten: f.Written, FIFOMessagesLost: f.Lost,
+	}
 }
 
 // answers asks whether the loop turns, for /healthz.

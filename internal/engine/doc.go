@@ -125,6 +125,13 @@
 // pause, 1 s to 30 s. While the table cannot be reached at all (no ip_vs module)
 // checks go on, and everything is applied when it appears.
 //
+// A kernel that does not answer is another thing than one that refuses: each exchange
+// has its deadline, and the connection on which it passed is not used again. Nothing is
+// asked of the kernel until the pause is over and there is a new connection; then the
+// whole of our services is compared, since nobody knows what was done. Readers are not
+// kept waiting by any of this: what is published is read without the loop, and what
+// Status reads of the kernel itself is bounded by five seconds for the whole answer.
+//
 // # Reconciling
 //
 // Our services are read whole every reconcile_interval and at a reload: the first thing
@@ -135,6 +142,14 @@
 // fit the table is found out by the kernel's refusal, as with any verdict. Reload
 // returns when both are done. The same read serves the drain list. In observe mode it
 // is the copy that is compared, so that nothing is found.
+//
+// # What is measured
+//
+// Each event carries when it was sent, so that the loop's lag is known, and a verdict
+// that changes what the table should hold is remembered until apply says that what is
+// urgent was written (apply.Observer): that is its way to the kernel. One turn's
+// verdicts are taken together; with none of their operations accepted they count
+// nothing.
 //
 // # From one process to the next
 //

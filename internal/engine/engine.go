@@ -109,11 +109,15 @@ type Engine struct {
 	owners  map[ipvs.ServiceKey][]*server
 	moves   moves
 	notices notices
+	// decided: the event that is being handled changed what the table should hold.
+	decided bool
 	// local are this host's addresses, nil as long as nobody told.
 	local *addresses
 	// conn is the table that is written; what it can besides writing services is
 	// asked of it.
-	conn       apply.IPVS
+	conn apply.IPVS
+	// stuck: conn did not answer, and is to be replaced before it is asked again.
+	stuck      bool
 	flushed    bool
 	globalsDue bool
 	// globalsAt is when a global setting that could not be made is tried again, and
@@ -157,6 +161,7 @@ type Engine struct {
 	reconcile reconciling
 
 	tally     runTally
+	measures  measures
 	published atomic.Pointer[published]
 	// running is config, for those that plan what another one changes; logAll its
 	// checker_log_all_failures, for the scheduler's side.
@@ -217,6 +222,7 @@ func New(opts Options) *Engine {
 		started: time.Now(), stopping: newStopping(),
 	}
 	e.log = slog.New(labelHandler{opts.Log.Handler(), &e.labels})
+	e.measures.now = e.inbox.now
 	e.published.Store(&published{})
 	return e
 }
@@ -278,6 +284,7 @@ func (e *Engine) Start(ctx context.Context, cfg *config.Config) error {
 	e.values = e.opts.Files.Watch(cfg.TrackFiles)
 	e.applier = apply.New(nil, translate(cfg.VirtualServers), e.log)
 	e.applier.ReportOnly(cfg.Global.Drift == config.DriftReport)
+	e.applier.Observe(&e.measures)
 	e.remember(e.opts.Saved)
 	e.configure(cfg, labelsOf(nil, cfg.VirtualServers))
 	e.generation = e.memory.generation + 1
@@ -321,17 +328,13 @@ func (e *Engine) Run(ctx context.Context) error {
 		timer.Reset(e.wait(time.Now()))
 		if e.portions {
 			// What happened goes before what is left.
-			for _, ev := range e.inbox.take() {
-				ev.handle(e)
-			}
+			e.handleAll()
 		}
 		select {
 		case <-ctx.Done():
 			return e.stop(ctx)
 		case <-e.inbox.ready:
-			for _, ev := range e.inbox.take() {
-				ev.handle(e)
-			}
+			e.handleAll()
 		case <-timer.C:
 		}
 		e.turn(ctx)
@@ -340,29 +343,40 @@ func (e *Engine) Run(ctx context.Context) error {
 
 // wait returns how long nothing is due.
 func (e *Engine) wait(now time.Time) time.Duration {
-	if e.portions || e.connected && e.reconcile.due {
-		return 0
+	moments := []time.Time{e.retryAt, e.saveAt(), e.expiry(), e.moves.next()}
+	if !e.stuck {
+		if e.portions || e.connected && e.reconcile.due {
+			return 0
+		}
+		// All of this asks the kernel.
+		_, drained := e.applier.Draining()
+		moments = append(moments, e.tickAt, e.globalsAt, e.reconcile.at, drained)
 	}
 	next := now.Add(time.Hour)
-	for _, t := range []time.Time{e.retryAt, e.tickAt, e.globalsAt, e.reconcile.at, e.saveAt()} {
+	for _, t := range moments {
 		if !t.IsZero() && t.Before(next) {
 			next = t
 		}
 	}
-	if d := e.expiry(); !d.IsZero() && d.Before(next) {
-		next = d
-	}
-	if _, d := e.applier.Draining(); !d.IsZero() && d.Before(next) {
-		next = d
-	}
-	if t := e.moves.next(); !t.IsZero() && t.Before(next) {
-		next = t
-	}
 	return max(next.Sub(now), 0)
+}
+
+// handleAll handles what has happened.
+func (e *Engine) handleAll() {
+	for _, l := range e.inbox.take() {
+		e.measures.lag.observe(loopBounds, e.inbox.now()-l.sent)
+		e.decided = false
+		l.handle(e)
+		if _, verdict := l.occurrence.(verdictEvent); verdict && e.decided && e.connected {
+			e.measures.decided(l.sent)
+		}
+	}
 }
 
 // turn writes what the events of this turn changed and publishes it.
 func (e *Engine) turn(ctx context.Context) {
+	begun := e.inbox.now()
+	defer func() { e.measures.turn.observe(loopBounds, e.inbox.now()-begun) }()
 	kctx, cancel := context.WithTimeout(ctx, e.opts.KernelTimeout)
 	defer cancel()
 	e.hurryUp()
@@ -373,9 +387,15 @@ func (e *Engine) turn(ctx context.Context) {
 		e.connect(kctx)
 	}
 	var err error
+	if e.redialDue(now) {
+		if err = e.redial(kctx); err != nil {
+			e.outcome(now, err)
+		}
+	}
+	usable := e.connected && !e.stuck
 	before := e.applier.Operations()
 	switch n, deadline := e.applier.Draining(); {
-	case !e.connected:
+	case !usable:
 	case e.reconcileDue(now) && (e.reconcile.behind || e.portions): // after what the reload changed
 	case e.reconcileDue(now):
 		err = e.reconcileNow(kctx, now)
@@ -387,16 +407,19 @@ func (e *Engine) turn(ctx context.Context) {
 		e.readTimeouts(kctx)
 		err = e.applier.Tick(kctx, now)
 	}
-	if e.connected && e.globalsDue && !now.Before(e.globalsAt) {
+	if usable && e.globalsDue && !now.Before(e.globalsAt) {
 		e.globals(kctx, now)
 	}
 	// One portion of bulk work is enough for a turn.
 	written := e.applier.More() && e.applier.Operations() != before
-	if e.connected && e.applier.Pending() && !written && (e.applier.More() || e.retryAt.IsZero() || !now.Before(e.retryAt) || len(e.touched) > 0) {
+	if usable && e.applier.Pending() && !written && (e.applier.More() || e.retryAt.IsZero() || !now.Before(e.retryAt) || len(e.touched) > 0) {
 		err = errors.Join(err, e.applier.Flush(kctx, now))
 	}
-	if e.connected {
+	if usable {
 		e.settle(now, err)
+	}
+	if !e.applier.Pending() {
+		e.measures.forget()
 	}
 	switch n, _ := e.applier.Draining(); {
 	case n == 0:
@@ -410,7 +433,7 @@ func (e *Engine) turn(ctx context.Context) {
 		e.publish(now)
 		e.save(now, changed)
 	}
-	e.after = append(e.after, e.reconcile.done(e.connected)...)
+	e.after = append(e.after, e.reconcile.done(e.connected && !e.stuck)...)
 	for _, f := range e.after {
 		f()
 	}
@@ -486,6 +509,7 @@ func (e *Engine) outcome(now time.Time, err error) {
 		return
 	}
 	e.kernel.Errors++
+	e.stuck = e.connected && (e.stuck || unanswered(err))
 	e.backoff = e.longer()
 	e.retryAt = now.Add(e.backoff)
 	// A failure that repeats is one fact: it is logged when it begins or changes.

@@ -54,6 +54,7 @@ func (ev verdictEvent) handle(e *Engine) {
 		// It was never up, but now it is known to be down: keepalived tells of an
 		// alpha server's first failure too.
 		e.noteServer(vs, rs, false, body)
+		e.decided = true
 		e.must(e.applier.SetAlive(vs.Config.Key, rs.Config.Key, false))
 		told = true
 	}
@@ -93,6 +94,7 @@ func (e *Engine) apply(vs *server, change framework.Change, mail string) {
 		if c.AliveChanged {
 			e.logAlive(vs, rs, name)
 			e.noteServer(vs, rs, rs.Alive(), mailAbout(rs, c, mail))
+			e.decided = true
 			e.must(e.applier.SetAlive(vs.Config.Key, key, rs.Alive()))
 			if !rs.Alive() && rs.Unverified() {
 				// It leaves without having failed; only the whole state says so.
@@ -105,6 +107,7 @@ func (e *Engine) apply(vs *server, change framework.Change, mail string) {
 			e.must(e.applier.SetMaintenance(vs.Config.Key, key, rs.Maintenance()))
 		}
 		if c.ShareChanged {
+			e.decided = true
 			e.must(e.applier.SetWeight(vs.Config.Key, key, rs.Share()))
 		}
 		e.logProtection(vs, c, name)
@@ -114,6 +117,7 @@ func (e *Engine) apply(vs *server, change framework.Change, mail string) {
 	if change.Quorum == framework.QuorumUnchanged {
 		return
 	}
+	e.decided = true
 	e.touched[vs] = true // whether they serve depends on it for all
 	e.logQuorum(vs, change.Quorum)
 	e.noteQuorum(vs, change.Quorum, mailQuorum(vs, change.Quorum))

@@ -2,7 +2,7 @@ package engine
 
 import (
 	"context"
-	"fmt"
+	"errors"
 
 	"github.com/sluice-lb/sluice/pkg/ipvs"
 )
@@ -10,19 +10,21 @@ import (
 // StatusForeign is Status with what the kernel's table holds besides our services,
 // read just now.
 func (e *Engine) StatusForeign(ctx context.Context) *Snapshot {
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
 	s := e.Status(ctx)
 	s.Foreign = &Foreign{}
 	services, err := e.foreign(ctx)
 	if err != nil {
-		s.Foreign.Error = fmt.Sprintf("the kernel's table could not be read: %v", err)
+		s.Foreign.Error = err.Error()
 	}
 	s.Foreign.Services = services
 	return s
 }
 
-func (e *Engine) foreign(ctx context.Context) ([]Service, error) {
+func (e *Engine) foreign(ctx context.Context) (out []Service, err error) {
 	if e.opts.Read == nil {
-		return nil, fmt.Errorf("there is none")
+		return nil, errors.New("the kernel's table could not be read: there is none")
 	}
 	ours := map[ipvs.ServiceKey]bool{}
 	p := e.published.Load()
@@ -34,21 +36,24 @@ func (e *Engine) foreign(ctx context.Context) ([]Service, error) {
 	for _, v := range p.leaving {
 		ours[v.Service.ServiceKey] = true
 	}
-	e.reader.mu.Lock()
-	defer e.reader.mu.Unlock()
-	if err := e.reader.open(ctx, e.opts.Read); err != nil {
-		return nil, err
-	}
-	all, err := e.reader.r.Services(ctx)
+	err = e.reader.use(ctx, e.opts.Read, func(r Reader) error {
+		out, err = foreign(ctx, r, ours)
+		return err
+	})
+	return out, err
+}
+
+// foreign are the services that are not ours.
+func foreign(ctx context.Context, r Reader, ours map[ipvs.ServiceKey]bool) (out []Service, err error) {
+	all, err := r.Services(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var out []Service
 	for _, s := range all {
 		if ours[s.ServiceKey] {
 			continue
 		}
-		ds, err := e.reader.r.Destinations(ctx, s.ServiceKey)
+		ds, err := r.Destinations(ctx, s.ServiceKey)
 		if err != nil {
 			return out, err
 		}

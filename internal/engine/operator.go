@@ -425,28 +425,21 @@ func (e *Engine) Overrides(ctx context.Context) ([]Override, error) {
 	if e.opts.Read == nil || len(out) == 0 {
 		return out, nil
 	}
-	e.reader.mu.Lock()
-	defer e.reader.mu.Unlock()
-	if e.reader.r == nil {
-		r, err := e.opts.Read(ctx)
-		if err != nil {
-			return out, fmt.Errorf("the kernel's table could not be read: %w", err)
-		}
-		e.reader.r = r
-	}
-	return out, e.count(ctx, out, p)
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	return out, e.reader.use(ctx, e.opts.Read, func(r Reader) error { return connectionsOf(ctx, r, out, p) })
 }
 
-// count reads the connections of servers with orders; the reader is locked.
-func (e *Engine) count(ctx context.Context, out []Override, p *published) error {
+// connectionsOf reads the connections of servers with orders.
+func connectionsOf(ctx context.Context, r Reader, out []Override, p *published) error {
 	seen := map[ipvs.ServiceKey]map[ipvs.DestinationKey]ipvs.DestinationInfo{}
 	for i := range out {
 		for _, at := range p.places[i] {
 			ds, ok := seen[at.service]
 			if !ok {
-				all, err := e.reader.r.Destinations(ctx, at.service)
+				all, err := r.Destinations(ctx, at.service)
 				if err != nil {
-					return fmt.Errorf("the kernel's table could not be read: %w", err)
+					return err
 				}
 				ds = map[ipvs.DestinationKey]ipvs.DestinationInfo{}
 				for _, d := range all {

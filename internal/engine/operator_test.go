@@ -347,7 +347,7 @@ func TestOrdersSurviveARestart(t *testing.T) {
 		r.lose()
 		r.start(conf(1, 2, 3))
 		r.want("1:0 2:7 3:0")
-		if os, err := r.e.Overrides(t.Context()); err != nil || len(os) != 3 || os[0].Who != "alice" || os[0].Reason != "kernel" {
+		if os, err := r.e.Overrides(r.Context()); err != nil || len(os) != 3 || os[0].Who != "alice" || os[0].Reason != "kernel" {
 			t.Errorf("%+v, %v", os, err)
 		}
 		r.pass(4 * time.Minute)

@@ -103,14 +103,13 @@ func (e *Engine) stage(ctx context.Context, f *duplicate, p *plan) (*stage, erro
 		// What is written is a copy, and no second connection leads to it.
 		return newStage(ctx, f.conn, keys)
 	}
-	e.reader.mu.Lock()
-	defer e.reader.mu.Unlock()
-	if err := e.reader.open(ctx, e.opts.Read); err != nil {
-		return nil, fmt.Errorf("plan: the kernel's table could not be read: %w", err)
-	}
-	s, err := newStage(ctx, e.reader.r, keys)
+	var s *stage
+	err := e.reader.use(ctx, e.opts.Read, func(r Reader) (err error) {
+		s, err = newStage(ctx, r, keys)
+		return err
+	})
 	if err != nil {
-		return nil, fmt.Errorf("plan: the kernel's table could not be read: %w", err)
+		return nil, fmt.Errorf("plan: %w", err)
 	}
 	return s, nil
 }

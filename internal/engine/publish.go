@@ -42,6 +42,8 @@ type piece struct {
 	views []*serviceView
 	sorry int64
 	hold  *hold
+	// tls: some of its checks see certificates.
+	tls bool
 }
 
 // serviceView is a service with what of it is to be saved.
@@ -242,6 +244,11 @@ func (e *Engine) piece(vs *server, unsettled map[ipvs.ServiceKey]bool, was *piec
 	}
 	if was == nil || was.of != vs || p.views != nil || was.views != nil {
 		whole = true
+	}
+	if was == nil || whole {
+		p.tls = vs.tls()
+	} else {
+		p.tls = was.tls
 	}
 	weight := e.wanted(p)
 	if was == nil || was.of != vs {

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/sluice-lb/sluice/internal/apply"
@@ -37,7 +37,11 @@ func (e *Engine) overview() (*Snapshot, *published) {
 		s.Overdue = e.opts.Scheduler.Overdue()
 	}
 	s.Overrides = slices.Clone(p.head.Overrides)
-	s.Checks = e.tally.checks()
+	s.Checks, s.Measured = e.tally.checks(), e.measures.read()
+	if p.config != nil {
+		s.Measured.Reconcile = p.config.Global.ReconcileInterval
+	}
+	s.Kernel.LastSuccess = e.measures.lastSuccess()
 	s.VirtualServers = make([]VirtualServer, p.pieces.n)
 	n := 0
 	for i := range s.VirtualServers {
@@ -57,6 +61,7 @@ func (e *Engine) overview() (*Snapshot, *published) {
 		}
 		vs.Services = services[first:len(services):len(services)]
 		vs.Counts = piece.counts()
+		vs.CertificateEnds = piece.certificateEnds()
 	}
 	for _, v := range p.leaving {
 		s.Leaving = append(s.Leaving, serviceOf(v.ServiceView))
@@ -81,6 +86,8 @@ func (e *Engine) VirtualServers() iter.Seq[VirtualServer] {
 func (e *Engine) snapshot() (*Snapshot, *published) {
 	s, p := e.overview()
 	for i := range s.VirtualServers {
+		// The loop, and whoever checks, need not wait for a reader of ten thousand.
+		runtime.Gosched()
 		s.VirtualServers[i] = p.pieces.at(i).read(p.config, s.At)
 	}
 	return s, p
@@ -98,6 +105,7 @@ func (p *piece) counts() (c Counts) {
 func (p *piece) read(cfg *config.Config, now time.Time) VirtualServer {
 	vs := p.vs
 	vs.Counts = p.counts()
+	vs.CertificateEnds = p.certificateEnds()
 	vs.RealServers = make([]RealServer, p.situations.n)
 	for i := range vs.RealServers {
 		vs.RealServers[i] = p.server(i, cfg, now)
@@ -203,24 +211,6 @@ func serviceOf(v apply.ServiceView) Service {
 	return s
 }
 
-// lazyReader keeps one connection for Status.
-type lazyReader struct {
-	mu sync.Mutex
-	r  Reader
-}
-
-// open connects once; the lock is held.
-func (l *lazyReader) open(ctx context.Context, read func(context.Context) (Reader, error)) error {
-	if l.r != nil {
-		return nil
-	}
-	r, err := read(ctx)
-	if err == nil {
-		l.r = r
-	}
-	return err
-}
-
 // Status is Snapshot with weights and counters read from the kernel just now. What
 // cannot be read is left as the engine believes it, and Kernel.Error says so.
 func (e *Engine) Status(ctx context.Context) *Snapshot {
@@ -228,35 +218,47 @@ func (e *Engine) Status(ctx context.Context) *Snapshot {
 	if e.opts.Read == nil {
 		return s
 	}
-	e.reader.mu.Lock()
-	defer e.reader.mu.Unlock()
-	if err := e.reader.open(ctx, e.opts.Read); err != nil {
-		if s.Kernel.OK || s.Kernel.Error == "" {
-			s.Kernel.Error = fmt.Sprintf("the kernel's table could not be read: %v", err)
-		}
-		return s
-	}
-	for i := range s.VirtualServers {
-		for j, k := range p.pieces.at(i).services() {
-			svc := &s.VirtualServers[i].Services[j]
-			*svc = e.reread(ctx, s, *svc, k.ServiceKey)
-		}
-	}
-	for j := range s.Leaving {
-		s.Leaving[j] = e.reread(ctx, s, s.Leaving[j], p.leaving[j].Service.ServiceKey)
-	}
-	if err := e.count(ctx, s.Overrides, p); err != nil {
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	if err := e.reader.use(ctx, e.opts.Read, func(r Reader) error { return e.rereadAll(ctx, r, s, p) }); err != nil && (s.Kernel.OK || s.Kernel.Error == "") {
 		s.Kernel.Error = err.Error()
 	}
 	return s
 }
 
-func (e *Engine) reread(ctx context.Context, s *Snapshot, svc Service, k ipvs.ServiceKey) Service {
-	ds, err := e.reader.r.Destinations(ctx, k)
-	if err != nil {
-		s.Kernel.Error = fmt.Sprintf("the kernel's table could not be read: %v", err)
-		return svc
+// rereadAll reads all services of a snapshot anew. What cannot be read stays as it is,
+// and what is left too once the kernel does not answer.
+func (e *Engine) rereadAll(ctx context.Context, r Reader, s *Snapshot, p *published) error {
+	var first error
+	again := func(svc *Service, k ipvs.ServiceKey) bool {
+		ds, err := r.Destinations(ctx, k)
+		if err == nil {
+			*svc = reread(*svc, ds)
+		} else if first == nil || unanswered(err) {
+			first = err
+		}
+		return !unanswered(err)
 	}
+	for i := range s.VirtualServers {
+		for j, k := range p.pieces.at(i).services() {
+			if !again(&s.VirtualServers[i].Services[j], k.ServiceKey) {
+				return first
+			}
+		}
+	}
+	for j := range s.Leaving {
+		if !again(&s.Leaving[j], p.leaving[j].Service.ServiceKey) {
+			return first
+		}
+	}
+	if err := connectionsOf(ctx, r, s.Overrides, p); err != nil {
+		return err
+	}
+	return first
+}
+
+// reread is a service with what was read of it.
+func reread(svc Service, ds []ipvs.DestinationInfo) Service {
 	found := make(map[string]ipvs.DestinationInfo, len(ds))
 	for _, d := range ds {
 		found[d.DestinationKey.String()] = d

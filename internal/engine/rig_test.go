@@ -103,6 +103,9 @@ type rig struct {
 	state  stateFile
 	// events remember what is logged.
 	events *event.Log
+	// connect and read are other connections than the table in memory itself.
+	connect func(context.Context) (apply.IPVS, error)
+	read    func(context.Context) (Reader, error)
 }
 
 func (r *rig) Write(b []byte) (int, error) {
@@ -128,10 +131,16 @@ func newRig(t *testing.T) *rig {
 func (r *rig) start(cfg *config.Config) {
 	r.Helper()
 	sched := checker.NewScheduler(checker.Options{Limit: 100})
+	connect, read := r.connect, r.read
+	if connect == nil {
+		connect = func(context.Context) (apply.IPVS, error) { return r.table, r.dialError() }
+	}
+	if read == nil {
+		read = func(context.Context) (Reader, error) { return r.table, nil }
+	}
 	r.e = New(Options{
 		Log:  slog.New(r.events.Handler(slog.NewTextHandler(r, &slog.HandlerOptions{Level: slog.LevelInfo}))),
-		Dial: func(context.Context) (apply.IPVS, error) { return r.table, r.dialError() },
-		Read: func(context.Context) (Reader, error) { return r.table, nil },
+		Dial: connect, Read: read,
 		Probe: func(_ *config.Config, c *config.Checker) (checker.Probe, error) {
 			return farmProbe{r.farm, c.Conn.Target.String()}, nil
 		},

@@ -21,6 +21,9 @@ type run struct {
 	id     checker.ID
 	engine *Engine
 	kind   config.CheckerKind
+	// ends is when the certificate does that the last run saw, in Unix seconds, 0 for
+	// none. It fills a gap.
+	ends uint32
 	// next is another run of the same hash. It is the loop's.
 	next *run
 
@@ -61,7 +64,7 @@ const unable = uint8(checker.Unable)
 // judge takes one run's outcome on the scheduler's side.
 func (r *run) judge(o checker.Outcome) time.Duration {
 	now := time.Now()
-	r.engine.tally.count(r.kind, o.Result)
+	r.engine.tally.count(r.kind, &o)
 	r.mu.Lock()
 	was, members := r.last, r.members
 	r.last = lastOutcome{reason: o.Reason, took: micros(o.Took), at: now.UnixNano(), result: uint8(o.Result), told: uint8(o.Result)}
@@ -80,6 +83,9 @@ func (r *run) judge(o checker.Outcome) time.Duration {
 	next = max(next, time.Microsecond)
 	r.mu.Lock()
 	r.due = now.Sub(r.engine.started) + min(next, math.MaxInt64/2)
+	if o.Certificate != nil {
+		r.ends = uint32(min(max(o.Certificate.NotAfter.Unix(), 1), math.MaxUint32))
+	}
 	r.mu.Unlock()
 	return next
 }

@@ -251,7 +251,7 @@ func TestSharedVerdictsAreThoseOfSeparateChecks(t *testing.T) {
 						next = min(next, task.Judge(checker.Outcome{Result: o}))
 					}
 					for _, ev := range e.inbox.take() {
-						v := ev.(verdictEvent)
+						v := ev.occurrence.(verdictEvent)
 						i := slices.Index(e.vss, v.task.vs)
 						seen[round][i] = append(seen[round][i], v.verdict)
 					}

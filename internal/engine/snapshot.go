@@ -25,6 +25,8 @@ type Snapshot struct {
 	// Checks are the runs of checks since the start, by kind; kinds of which none has
 	// run are not here.
 	Checks []Checks `json:"checks,omitempty"`
+	// Measured is how long the engine's own work takes.
+	Measured *Measured `json:"-"`
 	// Observe: nothing is written to the kernel.
 	Observe bool   `json:"observe"`
 	Kernel  Kernel `json:"kernel"`
@@ -73,6 +75,8 @@ type Kernel struct {
 	// DriftRepaired counts what somebody else changed in our services and was put
 	// back since the start.
 	DriftRepaired uint64 `json:"drift_repaired"`
+	// LastSuccess is when it last did what it was asked, be it to read or to write.
+	LastSuccess time.Time `json:"last_success,omitzero"`
 }
 
 // VirtualServer is one virtual server's state.
@@ -109,6 +113,9 @@ type VirtualServer struct {
 	Hold        *Hold        `json:"departure_hold,omitempty"`
 	Sorry       *SorryServer `json:"sorry_server,omitempty"`
 	RealServers []RealServer `json:"real_servers"`
+	// CertificateEnds is when the first certificate does that its checks have seen; zero
+	// without one.
+	CertificateEnds time.Time `json:"certificate_ends,omitzero"`
 	// Counts are the numbers of real servers by their states.
 	Counts Counts `json:"-"`
 	// Services are the kernel services this virtual server stands for.
@@ -207,6 +214,9 @@ type Checker struct {
 	// Shared is how many real servers the same run decides for, if it is more than
 	// this one (share_checks).
 	Shared int `json:"shared,omitempty"`
+	// CertificateEnds is when the server's certificate does, or of several the first;
+	// zero unless the check is over TLS.
+	CertificateEnds time.Time `json:"certificate_ends,omitzero"`
 }
 
 // Service is one service of the kernel's table.

@@ -197,10 +197,27 @@ func (t *task) status() Checker {
 	if len(r.members) > 1 {
 		c.Shared = len(r.members)
 	}
+	if r.ends != 0 {
+		c.CertificateEnds = time.Unix(int64(r.ends), 0)
+	}
 	if l := &r.last; l.at != 0 {
 		c.Last, c.LastReason, c.LastAt, c.Took = checker.Result(l.result).String(), l.reason, time.Unix(0, l.at), l.elapsed()
 	}
 	return c
+}
+
+// certificateEnds is when the certificate does that its last run saw, in Unix seconds; 0
+// for none.
+func (t *task) certificateEnds() int64 {
+	t.mu.Lock()
+	r := t.run
+	t.mu.Unlock()
+	if r == nil {
+		return 0
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return int64(r.ends)
 }
 
 // definition is the name of what its checker asks in the state file.

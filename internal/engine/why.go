@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -160,26 +159,27 @@ func (e *Engine) readAgain(ctx context.Context, f *found, x *Explanation) {
 	if e.opts.Read == nil {
 		return
 	}
-	e.reader.mu.Lock()
-	defer e.reader.mu.Unlock()
-	if err := e.reader.open(ctx, e.opts.Read); err != nil {
-		x.KernelError = fmt.Sprintf("the kernel's table could not be read: %v", err)
-		return
-	}
-	for i := range x.Services {
-		s := &x.Services[i]
-		ds, err := e.reader.r.Destinations(ctx, s.Key)
-		if err != nil {
-			x.KernelError = fmt.Sprintf("the kernel's table could not be read: %v", err)
-			continue
-		}
-		d := &s.Destinations[0]
-		d.Kernel = -1
-		for _, k := range ds {
-			if k.DestinationKey.String() == d.Address {
-				d.found(k)
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	err := e.reader.use(ctx, e.opts.Read, func(r Reader) error {
+		for i := range x.Services {
+			s := &x.Services[i]
+			ds, err := r.Destinations(ctx, s.Key)
+			if err != nil {
+				return err
+			}
+			d := &s.Destinations[0]
+			d.Kernel = -1
+			for _, k := range ds {
+				if k.DestinationKey.String() == d.Address {
+					d.found(k)
+				}
 			}
 		}
+		return nil
+	})
+	if err != nil {
+		x.KernelError = err.Error()
 	}
 }
 

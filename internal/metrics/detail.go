@@ -16,8 +16,11 @@ func eachReal(s *engine.Snapshot, f func(*engine.VirtualServer, *engine.RealServ
 }
 
 func (e *encoder) realNamed(f family, vs *engine.VirtualServer, rs *engine.RealServer) {
-	e.named(f, vs)
+	e.identity(f, vs)
 	e.remote(rs.Address)
+	if rs.Label != "" {
+		e.label("label", rs.Label)
+	}
 }
 
 func (e *encoder) real(s *engine.Snapshot) {
@@ -34,6 +37,34 @@ func (e *encoder) real(s *engine.Snapshot) {
 		e.realNamed(rsWeight, vs, rs)
 		e.value(number(max(rs.WeightWanted, 0)))
 	})
+}
+
+// services says which services virtual servers stand for. A group can name one twice.
+func (e *encoder) services(s *engine.Snapshot) {
+	var seen map[ipvs.ServiceKey]int
+	for i := range s.VirtualServers {
+		vs := &s.VirtualServers[i]
+		if seen == nil && len(vs.Services) > 1 {
+			seen = make(map[ipvs.ServiceKey]int, len(vs.Services))
+		}
+		for j := range vs.Services {
+			k := vs.Services[j].Key
+			if len(vs.Services) > 1 {
+				if seen[k] == i+1 {
+					continue
+				}
+				seen[k] = i + 1
+			}
+			e.begin(vsService)
+			e.label("virtual_server", vs.Name)
+			if vs.Group != "" {
+				// Virtual servers of one group differ by it; a mark has none.
+				e.label("virtual_server_proto", vs.Protocol)
+			}
+			e.service(k)
+			e.value(1)
+		}
+	}
 }
 
 // destinations are those of each service by itself, whichever virtual servers share
@@ -79,5 +110,10 @@ func (e *encoder) checkers(s *engine.Snapshot) {
 		})
 	}
 	each(ckUp, func(c *engine.Checker) (float64, bool) { return truth(c.Verdict == "up"), c.Verdict != "unknown" })
+	each(ckFailed, func(c *engine.Checker) (float64, bool) { return number(c.Failures), true })
+	each(ckLimit, func(c *engine.Checker) (float64, bool) { return number(c.Limit), true })
+	each(ckExpiry, func(c *engine.Checker) (float64, bool) {
+		return since1970(c.CertificateEnds), !c.CertificateEnds.IsZero()
+	})
 	each(ckTook, func(c *engine.Checker) (float64, bool) { return c.Took.Seconds(), !c.LastAt.IsZero() })
 }

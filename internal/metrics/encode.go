@@ -5,10 +5,12 @@ import (
 	"io"
 	"math"
 	"net/netip"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/sluice-lb/sluice/internal/engine"
 	"github.com/sluice-lb/sluice/pkg/ipvs"
 )
 
@@ -27,14 +29,17 @@ type encoder struct {
 }
 
 // begin starts a sample: labels and a value must follow.
-func (e *encoder) begin(f family) {
+func (e *encoder) begin(f family) { e.sample(f, "") }
+
+// sample is begin with what a histogram's series add to the name.
+func (e *encoder) sample(f family, suffix string) {
 	if e.open != f {
 		e.open = f
 		for _, s := range []string{"# HELP ", f.name, " ", f.help, "\n# TYPE ", f.name, " ", f.kind, "\n"} {
 			e.buf = append(e.buf, s...)
 		}
 	}
-	e.buf = append(e.buf, f.name...)
+	e.buf = append(append(e.buf, f.name...), suffix...)
 	e.labels = 0
 }
 
@@ -73,9 +78,11 @@ func (e *encoder) number(name string, value uint64) {
 	e.buf = append(strconv.AppendUint(e.buf, value, 10), '"')
 }
 
-// service writes the labels of a service, values as in /proc/net/ip_vs.
+// service writes the labels of a service, values as in /proc/net/ip_vs and as
+// node_exporter has them, which gives a mark port 0.
 func (e *encoder) service(k ipvs.ServiceKey) {
 	if k.FWMark != 0 {
+		e.number("local_port", 0)
 		e.key("local_mark")
 		e.buf = append(fmt.Appendf(e.buf, "%08X", k.FWMark), '"')
 		e.label("proto", "FWM")
@@ -130,12 +137,41 @@ func (e *encoder) value(v float64) {
 	}
 }
 
-// flush writes what there is. After an error nothing more is written.
+// flush writes what there is, and lets the loop and the checks go first. After an error
+// nothing more is written.
 func (e *encoder) flush() {
+	runtime.Gosched()
 	if e.err == nil {
 		_, e.err = e.w.Write(e.buf)
 	}
 	e.buf = e.buf[:0]
+}
+
+// distribution writes a histogram, with a label unless its name is "".
+func (e *encoder) distribution(f family, h *engine.Histogram, label, value string) {
+	sample := func(suffix string) {
+		e.sample(f, suffix)
+		if label != "" {
+			e.label(label, value)
+		}
+	}
+	var n uint64
+	for i, bound := range h.Bounds {
+		n += h.Counts[i]
+		sample("_bucket")
+		e.key("le")
+		e.buf = append(strconv.AppendFloat(e.buf, bound.Seconds(), 'g', -1, 64), '"')
+		e.value(number(n))
+	}
+	// The sum of the buckets, so that no scrape shows more in one than there are.
+	n += h.Counts[len(h.Bounds)]
+	sample("_bucket")
+	e.label("le", "+Inf")
+	e.value(number(n))
+	sample("_sum")
+	e.value(h.Sum.Seconds())
+	sample("_count")
+	e.value(number(n))
 }
 
 // single writes a family of one series.

@@ -1,10 +1,14 @@
 package metrics
 
 import (
+	"compress/gzip"
+	"io"
 	"net/http"
+	"strconv"
+	"strings"
+	"sync"
 
 	"github.com/sluice-lb/sluice/internal/config"
-	"github.com/sluice-lb/sluice/internal/engine"
 )
 
 // ContentType is the text format's.
@@ -14,8 +18,14 @@ const ContentType = "text/plain; version=0.0.4; charset=utf-8"
 // and a person are fewer; each takes memory in proportion to the configuration.
 const atOnce = 4
 
-// Handler answers scrapes from the snapshots that read returns.
-func Handler(read func() (*engine.Snapshot, config.MetricsDetail)) http.Handler {
+// compressors are used again: each takes most of a megabyte.
+var compressors = sync.Pool{New: func() any {
+	z, _ := gzip.NewWriterLevel(io.Discard, gzip.BestSpeed) // the level is right
+	return z
+}}
+
+// Handler answers scrapes with what read returns.
+func Handler(read func() Reading) http.Handler {
 	slots := make(chan struct{}, atOnce)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
@@ -25,12 +35,42 @@ func Handler(read func() (*engine.Snapshot, config.MetricsDetail)) http.Handler 
 			http.Error(w, "too many scrapes at the same time; try again", http.StatusServiceUnavailable)
 			return
 		}
-		s, detail := read()
+		reading := read()
 		// What could not be read of the process is 0, which is no reason to tell
 		// nothing of the services.
 		p, _ := ReadProcess()
 		w.Header().Set("Content-Type", ContentType)
-		// An error here is the client's departure.
-		_ = Write(w, s, p, detail)
+		w.Header().Set("Vary", "Accept-Encoding")
+		var body io.Writer = w
+		if reading.Detail == config.MetricsServer && acceptsGzip(r.Header.Get("Accept-Encoding")) {
+			w.Header().Set("Content-Encoding", "gzip")
+			z := compressors.Get().(*gzip.Writer)
+			z.Reset(w)
+			defer func() {
+				// An error is the client's departure, here and below.
+				_ = z.Close()
+				z.Reset(io.Discard)
+				compressors.Put(z)
+			}()
+			body = z
+		}
+		_ = Write(body, reading, p)
 	})
+}
+
+// acceptsGzip reads an Accept-Encoding.
+func acceptsGzip(header string) bool {
+	for _, part := range strings.Split(header, ",") {
+		name, rest, _ := strings.Cut(part, ";")
+		if !strings.EqualFold(strings.TrimSpace(name), "gzip") {
+			continue
+		}
+		q, has := strings.CutPrefix(strings.TrimSpace(rest), "q=")
+		if !has {
+			return true
+		}
+		v, err := strconv.ParseFloat(strings.TrimSpace(q), 64)
+		return err == nil && v > 0
+	}
+	return false
 }

@@ -10,13 +10,34 @@ import (
 	"github.com/sluice-lb/sluice/pkg/ipvs"
 )
 
-// Write writes a snapshot's metrics. The process's own are left out if p is nil.
-func Write(w io.Writer, s *engine.Snapshot, p *Process, detail config.MetricsDetail) error {
+// Reading is what a scrape tells of.
+type Reading struct {
+	Snapshot *engine.Snapshot
+	Detail   config.MetricsDetail
+	// Told is left out if it is nil.
+	Told *Told
+}
+
+// Told is what the world was told of changes since the start.
+type Told struct {
+	// Scripts that wait or run, and how those that do not have ended.
+	ScriptsQueued                            int
+	ScriptsOK, ScriptsFailed, ScriptsDropped uint64
+	MailsQueued                              int
+	MailsSent, MailsFailed, MailsDropped     uint64
+	FIFOMessagesWritten, FIFOMessagesLost    uint64
+}
+
+// Write writes a reading's metrics. The process's own are left out if p is nil.
+func Write(w io.Writer, r Reading, p *Process) error {
 	e := &encoder{w: w, buf: make([]byte, 0, chunk+chunk/8)}
+	s := r.Snapshot
 	e.daemon(s, p)
+	e.measured(s)
+	e.told(r.Told)
 	e.drained(s)
 	e.virtual(s)
-	if detail == config.MetricsServer {
+	if r.Detail == config.MetricsServer {
 		e.real(s)
 		e.destinations(s)
 		e.checkers(s)
@@ -45,7 +66,7 @@ func (e *encoder) daemon(s *engine.Snapshot, p *Process) {
 	e.single(generation, number(s.Generation))
 
 	e.single(kernelUp, truth(s.Kernel.OK))
-	e.single(kernelOperations, number(s.Kernel.Operations))
+	e.single(kernelLastGood, since1970(s.Kernel.LastSuccess))
 	e.single(kernelErrors, number(s.Kernel.Errors))
 	e.single(driftRepaired, number(s.Kernel.DriftRepaired))
 
@@ -60,8 +81,29 @@ func (e *encoder) daemon(s *engine.Snapshot, p *Process) {
 			e.value(number(r.n))
 		}
 	}
+	for i := range s.Checks {
+		e.distribution(took, &s.Checks[i].Took, "checker", s.Checks[i].Kind)
+	}
+	for i := range s.Checks {
+		for stage, n := range s.Checks[i].FailedAt {
+			// Most kinds of checks know few stages.
+			if n > 0 {
+				e.begin(failed)
+				e.label("checker", s.Checks[i].Kind)
+				e.label("stage", stageName(stage))
+				e.value(number(n))
+			}
+		}
+	}
 	e.single(overdue, s.Overdue.Seconds())
 	e.single(overrides, number(len(s.Overrides)))
+	oldest := s.At
+	for i := range s.Overrides {
+		if at := s.Overrides[i].Since; at.Before(oldest) {
+			oldest = at
+		}
+	}
+	e.single(overrideOldest, s.At.Sub(oldest).Round(time.Millisecond).Seconds())
 }
 
 // drained sums the drains of all services up.
@@ -135,6 +177,14 @@ func counted(vs *engine.VirtualServer, s engine.State) bool {
 
 // named starts a sample of a virtual server.
 func (e *encoder) named(f family, vs *engine.VirtualServer) {
+	e.identity(f, vs)
+	if vs.Label != "" {
+		e.label("label", vs.Label)
+	}
+}
+
+// identity is named without what its people call it.
+func (e *encoder) identity(f family, vs *engine.VirtualServer) {
 	e.begin(f)
 	e.label("virtual_server", vs.Name)
 	switch {
@@ -166,6 +216,7 @@ func (e *encoder) virtual(s *engine.Snapshot) {
 		}
 	}
 	e.single(suspended, number(n))
+	e.services(s)
 
 	for i := range s.VirtualServers {
 		vs := &s.VirtualServers[i]
@@ -182,6 +233,9 @@ func (e *encoder) virtual(s *engine.Snapshot) {
 	e.each(s, vsQuorumUp, func(vs *engine.VirtualServer) (float64, bool) { return truth(vs.QuorumUp), true })
 	e.each(s, vsSorry, func(vs *engine.VirtualServer) (float64, bool) { return truth(vs.SorryServing), vs.Sorry != nil })
 	e.each(s, vsAtFloor, func(vs *engine.VirtualServer) (float64, bool) { return truth(vs.AtFloor), vs.MinAlive > 0 })
+	e.each(s, vsExpiry, func(vs *engine.VirtualServer) (float64, bool) {
+		return since1970(vs.CertificateEnds), !vs.CertificateEnds.IsZero()
+	})
 	e.each(s, vsDrains, func(vs *engine.VirtualServer) (float64, bool) {
 		return number(count(vs, func(d *engine.Destination) bool { return d.Drain != nil })), true
 	})

@@ -3,6 +3,7 @@ package metrics
 import (
 	"flag"
 	"fmt"
+	"net/netip"
 	"os"
 	"strings"
 	"testing"
@@ -10,8 +11,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/sluice-lb/sluice/internal/checker"
 	"github.com/sluice-lb/sluice/internal/config"
 	"github.com/sluice-lb/sluice/internal/engine"
+	"github.com/sluice-lb/sluice/pkg/ipvs"
 )
 
 var update = flag.Bool("update", false, "rewrite docs/metrics.md")
@@ -42,10 +45,34 @@ decides, so that it can delay no verdict.
 
 Each series of a virtual server has its name as ` + "`virtual_server`" + `, and the labels by which
 node_exporter's ipvs collector knows the service: ` + "`local_address`, `local_port` and `proto`" + `,
-or ` + "`local_mark`" + ` (in hexadecimal, as in /proc/net/ip_vs); ` + "`family`" + ` tells the two services of one
+or ` + "`local_mark`" + ` (in hexadecimal, as in /proc/net/ip_vs) and port 0; ` + "`family`" + ` tells the two services of one
 mark apart. A group, which is several services, has its name and ` + "`proto`" + ` alone. Real servers
 and destinations add ` + "`remote_address` and `remote_port`" + `, checks ` + "`checker`" + ` and ` + "`position`" + `, the check's
-place among those of its server. No label holds a script's arguments.
+place among those of its server. No label holds a script's arguments. What has a ` + "`label`" + ` in the
+configuration has it as ` + "`label`" + ` too: a virtual server's series its own, and those of real servers
+and checks the real server's.
+
+` + "`sluice_virtual_server_service_info`" + ` has a series for each service of each virtual server, so that
+node_exporter's connections and bytes can be told by virtual server, a group's too:
+
+` + "```promql" + `
+sum by (virtual_server) (
+  node_ipvs_backend_connections_active
+  * on (host, local_address, local_port, local_mark, proto) group_left (virtual_server)
+  max by (host, local_address, local_port, local_mark, proto, virtual_server) (sluice_virtual_server_service_info)
+)
+` + "```" + `
+
+Here ` + "`host`" + ` is a label that the scrapes of both give to one machine.
+
+A histogram counts since the start. ` + "`sluice_check_duration_seconds`" + ` has checks that passed or failed;
+` + "`sluice_check_failures_total`" + ` has the ` + "`stage`" + ` that a failed one came to: ` + "`prepare`, `connect`, `tls`," + `
+` + "`send`, `reply`, `status`, `body`, `script`" + `, or ` + "`unknown`" + `. ` + "`sluice_verdict_to_kernel_seconds`" + ` is what a
+failure costs after it was found out.
+
+A scrape with all detail is compressed where the client accepts gzip, as Prometheus does.
+
+configs/prometheus-rules.yml has alerts, configs/grafana-dashboard.json a dashboard.
 
 The states ` + "`withdrawn` and `kept`" + ` are counted where there is a sorry server or min_alive, ` + "`held`" + `
 and ` + "`damped`" + ` while a server is in them, all others always.
@@ -55,10 +82,19 @@ and ` + "`damped`" + ` while a server is in them, all others always.
 func everything() *engine.Snapshot {
 	vs := engine.VirtualServer{
 		Name: "[192.0.2.1]:tcp:80", Protocol: "TCP", MinAlive: 1, Sorry: &engine.SorryServer{},
-		RealServers: []engine.RealServer{{Address: "10.0.0.1:80", State: engine.StateUp, Checkers: []engine.Checker{{Kind: "TCP_CHECK", Verdict: "up", LastAt: time.Unix(1, 0)}}}},
-		Services:    []engine.Service{{Destinations: []engine.Destination{{Address: "10.0.0.1:80"}}}},
+		RealServers: []engine.RealServer{{Address: "10.0.0.1:80", State: engine.StateUp, Checkers: []engine.Checker{{Kind: "TCP_CHECK", Verdict: "up", LastAt: time.Unix(1, 0), CertificateEnds: time.Unix(2, 0)}}}},
+		Services:    []engine.Service{{Key: ipvs.ServiceKey{Family: ipvs.INET, Protocol: ipvs.TCP, Addr: netip.MustParseAddr("192.0.2.1"), Port: 80}, Destinations: []engine.Destination{{Address: "10.0.0.1:80"}}}},
 	}
-	return &engine.Snapshot{Checks: []engine.Checks{{Kind: "TCP_CHECK"}}, VirtualServers: []engine.VirtualServer{vs}}
+	vs.CertificateEnds = time.Unix(2, 0)
+	vs.Label, vs.RealServers[0].Label = "shop", "rack 4"
+	mark := engine.VirtualServer{Name: "FWM 5", Services: []engine.Service{{Key: ipvs.ServiceKey{Family: ipvs.INET6, FWMark: 5}}}}
+	group := engine.VirtualServer{Name: "[web]:0", Group: "web", Protocol: "TCP", Services: []engine.Service{{Key: ipvs.ServiceKey{Family: ipvs.INET6, FWMark: 5}}}}
+	took := engine.Histogram{Bounds: []time.Duration{time.Second}}
+	checks := engine.Checks{Kind: "TCP_CHECK", Took: took}
+	checks.FailedAt[checker.StageConnect] = 1
+	return &engine.Snapshot{Checks: []engine.Checks{checks}, VirtualServers: []engine.VirtualServer{vs, mark, group}, Measured: &engine.Measured{
+		Operations: []engine.Operations{{Kind: "add_service"}}, Calls: []engine.KernelCall{{Kind: "batch", Took: took}},
+	}}
 }
 
 // TestThePageIsRight: every metric with its meaning, those of metrics_detail server

@@ -61,7 +61,7 @@ func served(t testing.TB, cfg *config.Config) (*engine.Engine, *checker.Schedule
 }
 
 // written is served with all of the table written.
-func written(b *testing.B, cfg *config.Config) *engine.Engine {
+func written(b testing.TB, cfg *config.Config) *engine.Engine {
 	b.Helper()
 	e, _ := served(b, cfg)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -102,7 +102,7 @@ func text(t testing.TB, s *engine.Snapshot, detail config.MetricsDetail) string 
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Write(&b, s, p, detail); err != nil {
+	if err := Write(&b, Reading{s, detail, &Told{}}, p); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
@@ -145,6 +145,11 @@ func lint(t testing.TB, exposition string) {
 	n := 0
 	for _, f := range families {
 		n += len(f.GetMetric())
+		for _, m := range f.GetMetric() {
+			if h := m.GetHistogram(); h != nil {
+				n += len(h.GetBucket()) + 1 // sum and count
+			}
+		}
 	}
 	if got := len(series(t, exposition)); got != n {
 		t.Errorf("the parser reads %d series, there are %d", n, got)

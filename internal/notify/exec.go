@@ -20,6 +20,7 @@ func (r *Runner) runScript(l life, n Notice) {
 		Timeout: r.timeout, KillAfter: r.killAfter, Left: &r.left,
 	})
 	if err != nil {
+		r.bad.Add(1)
 		log.Error("Script is not run", event.Key, event.ScriptFailed, "err", err)
 		return
 	}
@@ -33,6 +34,11 @@ func (r *Runner) runScript(l life, n Notice) {
 	log = log.With("took", res.Took.Round(time.Millisecond))
 	if res.Output != "" {
 		log = log.With("output", res.Output)
+	}
+	if res.TimedOut || res.Stopped || res.Code != 0 || res.Signal != 0 {
+		r.bad.Add(1)
+	} else {
+		r.ok.Add(1)
 	}
 	switch {
 	case res.TimedOut:

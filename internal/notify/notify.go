@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-lb/sluice/internal/config"
@@ -90,6 +91,8 @@ type Runner struct {
 	run  func(life, Notice)
 	left script.Leftovers
 	kick chan struct{} // of size 1: there may be something to do
+	ok   atomic.Uint64
+	bad  atomic.Uint64
 
 	mu       sync.Mutex
 	id       script.Identity
@@ -98,6 +101,7 @@ type Runner struct {
 	closed   bool // Run is over
 	dropped  int  // since the last log line
 	lastLost Notice
+	lost     uint64 // in all
 	warned   map[string]bool
 }
 
@@ -128,6 +132,22 @@ func New(o Options) *Runner {
 	return r
 }
 
+// Stats are counts for metrics.
+type Stats struct {
+	// Queued scripts wait, Running ones do not any more.
+	Queued, Running int
+	// OK ended with status 0; Failed did not, or could not be run, or were ended;
+	// Dropped found no room in the queue.
+	OK, Failed, Dropped uint64
+}
+
+// Stats returns the counts.
+func (r *Runner) Stats() Stats {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return Stats{Queued: r.queue.size, Running: r.running, OK: r.ok.Load(), Failed: r.bad.Load(), Dropped: r.lost}
+}
+
 // Configure replaces the identity, after a reload. It counts for each script that
 // starts from now on, and warnings that were given once may be given again.
 func (r *Runner) Configure(id script.Identity) {
@@ -148,6 +168,7 @@ func (r *Runner) Notify(n Notice) {
 	case r.closed:
 	case !r.queue.put(n):
 		r.dropped++
+		r.lost++
 		r.lastLost = n
 	}
 	r.mu.Unlock()

@@ -46,6 +46,8 @@ type daemon struct {
 	conf, socket string
 	cmd          *exec.Cmd
 	http         *http.Client
+	// killed: the test has ended it, and waited for that.
+	killed bool
 }
 
 func start(t *testing.T, config string) *daemon {
@@ -64,6 +66,9 @@ func start(t *testing.T, config string) *daemon {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		if d.killed {
+			return
+		}
 		_ = d.cmd.Process.Signal(syscall.SIGTERM)
 		err := d.cmd.Wait()
 		if err != nil {
