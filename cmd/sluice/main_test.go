@@ -67,8 +67,9 @@ func TestStatus(t *testing.T) {
 		"no match":     {[]string{"--socket", good, "--vs", "nothing"}, 2, "", `no virtual server matches "nothing"`},
 		"no daemon":    {[]string{"--socket", "/nonexistent/s.sock"}, 3, "", "is sluiced running?"},
 		"unknown flag": {[]string{"--jsn"}, exitUsage, "", "try: sluice status --help"},
-		"argument":     {[]string{"web"}, exitUsage, "", `unexpected argument "web"`},
-		"help":         {[]string{"--help"}, 0, "", "Exit statuses"},
+		"operand":      {[]string{"10.0.0.1", "--socket", bad}, 1, "10.0.0.1:80", ""},
+		"operands":     {[]string{"a", "b"}, exitUsage, "", `unexpected argument "b"`},
+		"help":         {[]string{"--help"}, 0, "Exit statuses", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status, stdout, stderr := typed(append([]string{"status"}, tt.args...)...)
@@ -147,8 +148,8 @@ func TestVerbs(t *testing.T) {
 		status int
 		want   string
 	}{
-		"none":    {nil, exitUsage, "Usage: sluice VERB"},
-		"help":    {[]string{"help"}, 0, "Usage: sluice VERB"},
+		"none":    {nil, exitUsage, "Usage: sluice VERB [options]"},
+		"help":    {[]string{"help"}, 0, "Usage: sluice VERB [options]"},
 		"typo":    {[]string{"stauts"}, exitUsage, "did you mean: sluice status"},
 		"unknown": {[]string{"frobnicate"}, exitUsage, "sluice help"},
 		"version": {[]string{"version"}, 0, "sluice "},

@@ -1,40 +1,37 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"io"
 
-	"github.com/sluice-lb/sluice/internal/control"
+	"github.com/spf13/cobra"
 )
 
-const reloadUsage = `Usage: sluice reload [options]
-
-Has the daemon read its file again and waits until that is applied or refused.
+func newReload(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "reload [options]",
+		Short: "have the daemon read its file again, and say how that ended",
+		Long: `Has the daemon read its file again and waits until that is applied or refused.
 
 Exit statuses:
   0  applied
   1  refused: the old configuration goes on
-  3  the daemon cannot be reached
-`
-
-func runReload(args []string, stdout, stderr io.Writer) int {
-	flags := flagSet("reload", reloadUsage, stderr)
-	socket := socketFlag(flags)
-	if status, over := parse(flags, args, 0, stderr); over {
-		return status
+  3  the daemon cannot be reached`,
+		Args: a.operands(0),
+		RunE: func(cmd *cobra.Command, _ []string) error { return ended(a.reload(cmd)) },
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+}
+
+func (a *app) reload(cmd *cobra.Command) int {
+	ctx, cancel := limited(cmd)
 	defer cancel()
-	r, err := control.NewClient(*socket).Reload(ctx)
+	r, err := a.client().Reload(ctx)
 	switch {
 	case err != nil:
-		fmt.Fprintf(stderr, "sluice reload: %v\n", err)
-		return exitUnreachable
+		return a.failed(cmd, err, exitUnreachable)
 	case !r.OK:
-		fmt.Fprintf(stderr, "refused, the old configuration goes on: %s\n", r.Error)
+		fmt.Fprintf(a.stderr, "refused, the old configuration goes on: %s\n", r.Error)
 		return 1
 	}
-	fmt.Fprintln(stdout, "reloaded")
+	fmt.Fprintln(a.stdout, "reloaded")
 	return exitOK
 }
