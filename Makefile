@@ -87,7 +87,7 @@ demo: build ## the main job on a real table, step by step, in about a minute
 BIN      = bin
 SHARE    = $(PREFIX)/share
 UNIT     = $(PREFIX)/lib/systemd/system/sluiced.service
-EXAMPLES = $(filter-out configs/sluiced.service,$(wildcard configs/*))
+EXAMPLES = $(filter-out configs/sluiced.service,$(sort $(shell find configs -type f)))
 INSTALLED = $(PREFIX)/sbin/sluiced $(PREFIX)/bin/sluice $(UNIT) \
 	$(SHARE)/man/man8/sluiced.8.gz $(SHARE)/man/man1/sluice.1.gz $(SHARE)/man/man5/sluice.conf.5.gz \
 	$(SHARE)/bash-completion/completions/sluice $(SHARE)/zsh/site-functions/_sluice $(SHARE)/fish/vendor_completions.d/sluice.fish \
@@ -106,7 +106,7 @@ files:
 	bin/sluice completion zsh | install -D -m 644 /dev/stdin $(DESTDIR)$(SHARE)/zsh/site-functions/_sluice
 	bin/sluice completion fish | install -D -m 644 /dev/stdin $(DESTDIR)$(SHARE)/fish/vendor_completions.d/sluice.fish
 	packaging/licenses.sh | install -D -m 644 /dev/stdin $(DESTDIR)$(SHARE)/doc/sluice/third-party-licenses
-	install -D -m 644 -t $(DESTDIR)$(SHARE)/doc/sluice/examples $(EXAMPLES)
+	for f in $(EXAMPLES:configs/%=%); do install -D -m 644 configs/$$f $(DESTDIR)$(SHARE)/doc/sluice/examples/$$f || exit; done
 
 uninstall: ## what install made; configuration and /var/lib/sluice stay (PREFIX= DESTDIR=)
 	rm -f $(addprefix $(DESTDIR),$(INSTALLED))
@@ -141,11 +141,11 @@ stage: build
 bin/nfpm: internal/tools/go.mod
 	$(GO) -C internal/tools build -o ../../$@ github.com/goreleaser/nfpm/v2/cmd/nfpm
 
-test-package: deb ## the package installed, upgraded under traffic and removed, on a systemd of its own in the VM
+test-package: ## the package installed, upgraded under traffic and removed, on a systemd of its own in the VM
 	@$(MAKE) -s deb rpm VERSION=1.0.0
 	@$(MAKE) -s deb VERSION=1.0.1
-	CGO_ENABLED=0 $(GO) test -c -o bin/package.test ./test/package
-	$(GO) run ./test/vm -system -t 500 -e SLUICE_PACKAGES=1 -- bin/package.test -test.v -test.timeout 450s
+	CGO_ENABLED=0 $(GO) test -c -o bin/install.test ./test/install
+	$(GO) run ./test/vm -system -t 500 -e SLUICE_PACKAGES=1 -- bin/install.test -test.v -test.timeout 450s
 
 clean: ## remove what make built; the fetched kernel stays in ~/.cache/sluice-vm
 	rm -rf bin

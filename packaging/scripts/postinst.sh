@@ -23,8 +23,11 @@ first() {
 refuses() {
 	# What the process was started with, its name left out.
 	findings=$(tail -z -n +2 "/proc/$1/cmdline" | xargs -0 sh -c 'exec /usr/sbin/sluiced "$@" --config-test --json' sluiced 2>&1) && return 1
-	case $findings in *'"severity":"fatal"'*) return 0 ;; esac
-	tr '\0' '\n' <"/proc/$1/cmdline" | grep -qx -e --strict
+	case $findings in
+	*'"severity":"fatal"'*) ;;
+	*'"severity":"error"'*) tr '\0' '\n' <"/proc/$1/cmdline" | grep -qx -e --strict ;;
+	*) return 1 ;;
+	esac
 }
 
 # upgrade brings the new program in under a running daemon, whose table and whose
