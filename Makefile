@@ -25,6 +25,7 @@ build: ## bin/sluiced and bin/sluice, static
 test: test-unit test-race test-kernel test-diff-quick test-loss-quick ## everything that must pass: unit, race, kernel, quick differential and quick loss tests
 
 test-unit: ## unit tests (PKG=./...)
+	@$(call apt,groff,groff-base)
 	$(GO) test $(PKG)
 
 test-race: ## the same under the race detector
@@ -142,8 +143,8 @@ bin/nfpm: internal/tools/go.mod
 	$(GO) -C internal/tools build -o ../../$@ github.com/goreleaser/nfpm/v2/cmd/nfpm
 
 test-package: ## the package installed, upgraded under traffic and removed, on a systemd of its own in the VM
-	@$(MAKE) -s deb rpm VERSION=1.0.0
-	@$(MAKE) -s deb VERSION=1.0.1
+	SLUICE_PACKAGES=1 $(GO) test -count 1 -v ./packaging
+	@$(MAKE) -s deb VERSION=1.0.0 && $(MAKE) -s deb VERSION=1.0.1
 	CGO_ENABLED=0 $(GO) test -c -o bin/install.test ./test/install
 	$(GO) run ./test/vm -system -t 500 -e SLUICE_PACKAGES=1 -- bin/install.test -test.v -test.timeout 450s
 

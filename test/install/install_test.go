@@ -77,7 +77,7 @@ func (b *box) says(out string, want ...string) {
 }
 
 func (b *box) journal() string {
-	out, err := exec.Command("journalctl", "-u", "sluiced", "-n", "200", "--no-pager").CombinedOutput()
+	out, err := exec.Command("journalctl", "-u", "sluiced", "-n", "all", "--no-pager").CombinedOutput()
 	return fmt.Sprintf("journal: %v\n%s", err, out)
 }
 
@@ -212,6 +212,7 @@ func TestInstalledUpgradedAndRemoved(t *testing.T) {
 		{"Reloaded", b.reloaded},
 		{"UpgradeRefused", b.refused},
 		{"Watched", b.watched},
+		{"AsRPM", b.asRPM},
 		{"RemovedKeeping", b.removedKeeping},
 		{"RemovedAndPurged", b.purged},
 	} {
@@ -338,10 +339,34 @@ func (b *box) watched() {
 		}
 		return ""
 	})
-	b.says(b.journal(), "Watchdog timeout")
+	if !strings.Contains(b.journal(), "Watchdog timeout") {
+		b.Error("the journal tells of no watchdog")
+	}
 	if now := b.table(); now != table {
 		b.Errorf("the table was\n%s\nand is\n%s", table, now)
 	}
+	b.kept()
+}
+
+// asRPM runs the scripts as rpm does: an upgrade hands over, the removal of the older
+// of two versions stops nothing, that of the last one stops.
+func (b *box) asRPM() {
+	b.says(b.run("packaging/scripts/postinst.sh", "2"), "sluiced "+before+" answers")
+	b.run("packaging/scripts/prerm.sh", "1")
+	b.run("packaging/scripts/postrm.sh", "1")
+	if got := b.state(); got != "active" {
+		b.Errorf("the unit is %s", got)
+	}
+	b.kept()
+	b.run("packaging/scripts/prerm.sh", "0")
+	if got := b.state(); got != "inactive" {
+		b.Errorf("the unit is %s", got)
+	}
+	if out, err := exec.Command("systemctl", "is-enabled", "sluiced").Output(); err == nil {
+		b.Errorf("the unit is %s", out)
+	}
+	b.says(b.run("packaging/scripts/postinst.sh", "1"), "neither enabled nor started")
+	b.run("systemctl", "enable", "--now", "sluiced")
 	b.kept()
 }
 
