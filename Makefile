@@ -134,7 +134,7 @@ stage: build
 	@$(MAKE) -s files PREFIX=/usr DESTDIR=$(STAGE)/root BIN=$(STAGE)/bin
 	install -m 644 packaging/copyright $(STAGE)/root/usr/share/doc/sluice/copyright
 	printf 'sluice (%s) stable; urgency=medium\n\n  * %s: https://github.com/sluice-lb/sluice\n\n -- %s  %s\n' '$(PACKAGE_VERSION)' \
-		'Made from upstream, whose history tells what changed' 'The sluice authors <sluice@users.noreply.github.com>' \
+		'What changed is in the history' 'The sluice authors <sluice@users.noreply.github.com>' \
 		"$$(LC_ALL=C date -u -R -d @$(SOURCE_DATE_EPOCH))" | gzip -9n | install -m 644 /dev/stdin $(STAGE)/root/usr/share/doc/sluice/changelog.gz
 	mv $(STAGE)/root/usr/share/zsh/site-functions/_sluice $(STAGE)/ && rm -r $(STAGE)/root/usr/share/zsh
 	find $(STAGE) -exec touch -hd @$(SOURCE_DATE_EPOCH) {} +

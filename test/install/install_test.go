@@ -229,10 +229,16 @@ func TestInstalledUpgradedAndRemoved(t *testing.T) {
 	}
 }
 
-// installed: nothing starts by surprise, and the operator is told what to do.
+// installed: nothing starts by surprise beside the keepalived that runs, which goes on,
+// and the operator is told what to do.
 func (b *box) installed() {
 	b.configure("remove", 1)
-	b.says(b.dpkg(before), "neither enabled nor started", "sluice check", "enable --now sluiced")
+	b.write("/etc/systemd/system/keepalived.service", "[Service]\nExecStart=/bin/sleep infinity\n", 0o644)
+	b.run("systemctl", "start", "keepalived")
+	b.says(b.dpkg(before), "neither enabled nor started", "sluice check", "disable --now keepalived && systemctl enable --now sluiced")
+	if out, err := exec.Command("systemctl", "is-active", "keepalived").Output(); err != nil {
+		b.Errorf("keepalived is %s", out)
+	}
 	if got := b.state(); got != "inactive" {
 		b.Errorf("the unit is %s", got)
 	}
@@ -257,6 +263,9 @@ func (b *box) started() {
 	b.write("/etc/systemd/system/sluiced.service.d/test.conf", "[Service]\nWatchdogSec=8\nTimeoutAbortSec=1\n", 0o644)
 	b.run("systemctl", "daemon-reload")
 	b.run("systemctl", "enable", "--now", "sluiced")
+	if out, err := exec.Command("systemctl", "is-active", "keepalived").Output(); err == nil {
+		b.Errorf("keepalived is %s beside it", out)
+	}
 	if got := b.state(); got != "active" {
 		b.Fatalf("the unit is %s\n%s", got, b.journal())
 	}
@@ -281,7 +290,7 @@ func (b *box) started() {
 
 // upgraded: the new version answers, and neither the clients nor the table noticed.
 func (b *box) upgraded() {
-	b.long = testkit.OpenLong(b.life, b.Client, b.VIP.String()+":80", 10)
+	b.long = testkit.OpenLong(b.life, b.Client, b.VIP.String()+":80", 4)
 	b.kept()
 	table, pid := b.table(), b.property("MainPID")
 	b.says(b.dpkg(after), "sluiced "+before+" (process "+pid+")", "sluiced "+after+" answers", " 0 changes to the table")
@@ -405,7 +414,7 @@ func (b *box) purged() {
 		b.Errorf("the state must stay until the purge: %v", err)
 	}
 	b.run("dpkg", "-P", "sluice")
-	left := strings.Fields(b.run("find", "/etc", "/usr", "/var", "/run", "-xdev", "-name", "*sluice*"))
+	left := strings.Fields(b.run("find", "/etc", "/usr/bin", "/usr/sbin", "/usr/lib/systemd", "/usr/share", "/var", "/run", "-xdev", "-name", "*sluice*"))
 	left = slices.DeleteFunc(left, func(path string) bool {
 		return path == "/etc/systemd/system/sluiced.service.d" // the operator's, and so this test's
 	})
