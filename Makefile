@@ -9,13 +9,14 @@ COUNT   ?= 6
 AXE     ?= 4.11.0
 PICTURES ?=
 PREFIX  ?= /usr/local
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null )
+ARCH    ?= $(shell $(GO) env GOARCH)
+VERSION ?= $(patsubst v%,%,$(shell git describe --tags --always --dirty 2>/dev/null))
 LDFLAGS  = -s -w -X github.com/sluice-lb/sluice/internal/build.Version=$(VERSION)
 
 # apt installs Debian packages unless the program $(1) is there; lists are updated only then.
 apt = command -v $(1) >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(2) >/dev/null; }
 
-.PHONY: help build test test-unit test-race test-kernel test-diff test-diff-quick test-loss test-loss-quick test-long test-browser test-rules bench bench-compare bench-check lint fuzz cover demo install clean
+.PHONY: help build test test-unit test-race test-kernel test-diff test-diff-quick test-loss test-loss-quick test-long test-browser test-rules bench bench-compare bench-check lint fuzz cover demo install uninstall man deb rpm test-package clean
 
 help: ## what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,6 +27,7 @@ build: ## bin/sluiced and bin/sluice, static
 test: test-unit test-race test-rules test-browser test-kernel test-diff-quick test-loss-quick ## everything that must pass: unit, race, Prometheus rules, browser, kernel, quick differential and quick loss tests
 
 test-unit: ## unit tests (PKG=./...)
+	@$(call apt,groff,groff-base)
 	$(GO) test $(PKG)
 
 test-race: ## the same under the race detector
@@ -79,7 +81,7 @@ bench-check: build ## the native part of it alone: what checking costs (ARGS=-qu
 	$(GO) run ./test/bench -sluiced bin/sluiced -parts native $(ARGS)
 
 lint: bin/staticcheck ## gofmt, vet, staticcheck, and golangci-lint where installed
-	@test -z "$$(gofmt -l cmd internal pkg test | tee /dev/stderr)"
+	@test -z "$$(gofmt -l cmd internal packaging pkg test | tee /dev/stderr)"
 	$(GO) vet ./... && bin/staticcheck ./...
 	@if command -v golangci-lint >/dev/null; then golangci-lint run ./...; else echo "golangci-lint is not installed, left out"; fi
 
@@ -99,9 +101,70 @@ demo: build ## the main job on a real table, step by step, in about a minute
 	CGO_ENABLED=0 $(GO) build -o bin/demo ./test/demo
 	$(GO) run ./test/vm -where auto -t 300 -- bin/demo
 
-install: build ## binaries and systemd unit (PREFIX=/usr/local DESTDIR=)
-	install -D -t $(DESTDIR)$(PREFIX)/sbin bin/sluiced && install -D -t $(DESTDIR)$(PREFIX)/bin bin/sluice
-	sed 's|/usr/local|$(PREFIX)|' configs/sluiced.service | install -D -m 644 /dev/stdin $(DESTDIR)/etc/systemd/system/sluiced.service
+# What is installed below PREFIX, and where; the packages hold the same. BIN is where the
+# programs are, bin those of this machine, which print the completions.
+BIN      = bin
+SHARE    = $(PREFIX)/share
+UNIT     = $(PREFIX)/lib/systemd/system/sluiced.service
+EXAMPLES = $(filter-out configs/sluiced.service,$(sort $(shell find configs -type f)))
+INSTALLED = $(PREFIX)/sbin/sluiced $(PREFIX)/bin/sluice $(UNIT) \
+	$(SHARE)/man/man8/sluiced.8.gz $(SHARE)/man/man1/sluice.1.gz $(SHARE)/man/man5/sluice.conf.5.gz \
+	$(SHARE)/bash-completion/completions/sluice $(SHARE)/zsh/site-functions/_sluice $(SHARE)/fish/vendor_completions.d/sluice.fish \
+	$(SHARE)/doc/sluice/third-party-licenses $(EXAMPLES:configs/%=$(SHARE)/doc/sluice/examples/%)
+
+install: build ## programs, unit, man pages, completions, examples (PREFIX=/usr/local DESTDIR=)
+	@$(MAKE) -s files
+
+files:
+	install -D -m 755 $(BIN)/sluiced $(DESTDIR)$(PREFIX)/sbin/sluiced
+	install -D -m 755 $(BIN)/sluice $(DESTDIR)$(PREFIX)/bin/sluice
+	sed 's|/usr/local|$(PREFIX)|' configs/sluiced.service | install -D -m 644 /dev/stdin $(DESTDIR)$(UNIT)
+	for page in sluiced.8 sluice.1 sluice.conf.5; do \
+		gzip -9nc packaging/man/$$page | install -D -m 644 /dev/stdin $(DESTDIR)$(SHARE)/man/man$${page##*.}/$$page.gz || exit; done
+	bin/sluice completion bash | install -D -m 644 /dev/stdin $(DESTDIR)$(SHARE)/bash-completion/completions/sluice
+	bin/sluice completion zsh | install -D -m 644 /dev/stdin $(DESTDIR)$(SHARE)/zsh/site-functions/_sluice
+	bin/sluice completion fish | install -D -m 644 /dev/stdin $(DESTDIR)$(SHARE)/fish/vendor_completions.d/sluice.fish
+	packaging/licenses.sh | install -D -m 644 /dev/stdin $(DESTDIR)$(SHARE)/doc/sluice/third-party-licenses
+	for f in $(EXAMPLES:configs/%=%); do install -D -m 644 configs/$$f $(DESTDIR)$(SHARE)/doc/sluice/examples/$$f || exit; done
+
+uninstall: ## what install made; configuration and /var/lib/sluice stay (PREFIX= DESTDIR=)
+	rm -f $(addprefix $(DESTDIR),$(INSTALLED))
+	-rmdir $(DESTDIR)$(SHARE)/doc/sluice/examples $(DESTDIR)$(SHARE)/doc/sluice 2>/dev/null
+
+man: ## packaging/man, made anew from options, verbs and keywords
+	$(GO) test -count 1 -run '^TestManPage' ./cmd/... ./packaging/man -update
+
+# A package is the same whenever and wherever it is built of the same commit.
+export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
+PACKAGE_VERSION = $(shell packaging/version.sh '$(VERSION)')
+STAGE    = bin/package/$(ARCH)
+NFPM     = STAGE=$(STAGE) ARCH=$(ARCH) PACKAGE_VERSION='$(PACKAGE_VERSION)' bin/nfpm package -f packaging/nfpm.yaml
+
+deb: bin/nfpm stage ## bin/sluice_*.deb (ARCH=amd64 VERSION=)
+	$(NFPM) -p deb -t bin/
+
+rpm: bin/nfpm stage ## bin/sluice-*.rpm (ARCH=amd64 VERSION=)
+	$(NFPM) -p rpm -t bin/
+
+stage: build
+	rm -rf $(STAGE)
+	CGO_ENABLED=0 GOARCH=$(ARCH) $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(STAGE)/bin/ ./cmd/...
+	@$(MAKE) -s files PREFIX=/usr DESTDIR=$(STAGE)/root BIN=$(STAGE)/bin
+	install -m 644 packaging/copyright $(STAGE)/root/usr/share/doc/sluice/copyright
+	printf 'sluice (%s) stable; urgency=medium\n\n  * %s: https://github.com/sluice-lb/sluice\n\n -- %s  %s\n' '$(PACKAGE_VERSION)' \
+		'What changed is in the history' 'The sluice authors <sluice@users.noreply.github.com>' \
+		"$$(LC_ALL=C date -u -R -d @$(SOURCE_DATE_EPOCH))" | gzip -9n | install -m 644 /dev/stdin $(STAGE)/root/usr/share/doc/sluice/changelog.gz
+	mv $(STAGE)/root/usr/share/zsh/site-functions/_sluice $(STAGE)/ && rm -r $(STAGE)/root/usr/share/zsh
+	find $(STAGE) -exec touch -hd @$(SOURCE_DATE_EPOCH) {} +
+
+bin/nfpm: internal/tools/go.mod
+	$(GO) -C internal/tools build -o ../../$@ github.com/goreleaser/nfpm/v2/cmd/nfpm
+
+test-package: ## the package installed, upgraded under traffic and removed, on a systemd of its own in the VM
+	SLUICE_PACKAGES=1 $(GO) test -count 1 -v ./packaging
+	@$(MAKE) -s deb VERSION=1.0.0 && $(MAKE) -s deb VERSION=1.0.1
+	CGO_ENABLED=0 $(GO) test -c -o bin/install.test ./test/install
+	$(GO) run ./test/vm -system -t 500 -e SLUICE_PACKAGES=1 -- bin/install.test -test.v -test.timeout 450s
 
 clean: ## remove what make built; the fetched kernel stays in ~/.cache/sluice-vm
 	rm -rf bin

@@ -81,7 +81,7 @@ var rules = []rule{
 var beyondCheckers = []string{"internal/framework", "internal/apply", "internal/engine", "pkg/ipvs/..."}
 
 // testsOnly are packages that no program contains, though their files are no tests.
-var testsOnly = []string{"internal/testkit", "internal/checker/checkertest"}
+var testsOnly = []string{"internal/testkit", "internal/checker/checkertest", "packaging/man"}
 
 // violations says which rules a package breaks.
 func violations(p goPackage) []string {

@@ -34,7 +34,7 @@ func TestUnitKeepsWhatTheDaemonNeeds(t *testing.T) {
 	_, got := readUnit(t)
 	for name, want := range map[string][]string{
 		"Type":                  {"notify"},
-		"ExecReload":            {"/bin/kill -HUP $MAINPID"},
+		"ExecReload":            {"/bin/sh -c 'kill -HUP $MAINPID'"},
 		"Restart":               {"on-failure"},
 		"CapabilityBoundingSet": {"CAP_NET_ADMIN CAP_NET_RAW CAP_SETUID CAP_SETGID CAP_KILL"},
 		"AmbientCapabilities":   {"CAP_NET_ADMIN CAP_NET_RAW CAP_SETUID CAP_SETGID CAP_KILL"},

@@ -47,6 +47,17 @@ func NewNS(t T, name string) *NS {
 	return ns
 }
 
+// Home is the namespace that the process started in. What a test makes of it stays,
+// hence it is for a guest that ends with the test.
+func Home(t T) *NS {
+	t.Helper()
+	f, err := home()
+	if err != nil {
+		t.Fatalf("open the home network namespace: %v", err)
+	}
+	return &NS{Name: "home", f: f}
+}
+
 // onThread runs fn on a thread of its own, which may change its namespace in
 // it. The thread goes back home afterwards, or is thrown away if it cannot.
 func onThread(fn func() error) error {

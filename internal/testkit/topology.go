@@ -38,8 +38,13 @@ var (
 //	client 192.0.2.100 -- 192.0.2.1 director 10.0.0.1 -- 10.0.0.11, .12, ... backends
 func NewNAT(t T, backends int) *Topology {
 	t.Helper()
-	top := newTopology(t, backends)
-	d := top.Director
+	return NewNATOn(t, NewNS(t, "director"), backends)
+}
+
+// NewNATOn is NewNAT with a director that there is, as Home in a guest.
+func NewNATOn(t T, d *NS, backends int) *Topology {
+	t.Helper()
+	top := newTopology(t, d, backends)
 	d.bridge(t, "back")
 	d.IP(t, "address add 10.0.0.1/24 dev back", "address add fd00::1/64 dev back nodad")
 	d.joinPair(t, "front", top.Client, "eth0")
@@ -58,7 +63,7 @@ func NewNAT(t T, backends int) *Topology {
 // backend's lo, replies go to the client without passing the director.
 func NewDR(t T, backends int) *Topology {
 	t.Helper()
-	top := newTopology(t, backends)
+	top := newTopology(t, NewNS(t, "director"), backends)
 	segment := NewNS(t, "segment")
 	segment.bridge(t, "br")
 	segment.plugAs(t, "br", top.Director, "front")
@@ -84,16 +89,15 @@ func NewDR(t T, backends int) *Topology {
 }
 
 // newTopology makes the namespaces and what both kinds share.
-func newTopology(t T, backends int) *Topology {
+func newTopology(t T, d *NS, backends int) *Topology {
 	t.Helper()
-	top := &Topology{Director: NewNS(t, "director"), Client: NewNS(t, "client"), VIP: vip, VIP6: vip6}
+	top := &Topology{Director: d, Client: NewNS(t, "client"), VIP: vip, VIP6: vip6}
 	a, a6 := firstReal, firstRea6
 	for i := range backends {
 		b := &Backend{NS: NewNS(t, fmt.Sprintf("b%d", i+1)), Addr: a, Addr6: a6}
 		top.Backends = append(top.Backends, b)
 		a, a6 = a.Next(), a6.Next()
 	}
-	d := top.Director
 	d.Sysctl(t, "net.ipv4.ip_forward", "1")
 	d.Sysctl(t, "net.ipv6.conf.all.forwarding", "1")
 	// On one segment the director would tell the client of a better way.

@@ -1,7 +1,7 @@
 // Command vm runs a command on a stock Linux kernel with ip_vs, in QEMU, with
 // this machine's file system as the guest's:
 //
-//	go run ./test/vm [-where vm|auto|host] [-m MB] [-t SECONDS] [-c CPUS] [-e NAME[=VALUE]]... [-suite NAME] -- COMMAND [ARG...]
+//	go run ./test/vm [-where vm|auto|host] [-m MB] [-t SECONDS] [-c CPUS] [-e NAME[=VALUE]]... [-suite NAME] [-system] -- COMMAND [ARG...]
 //
 // The command runs as root in the current directory; its output is streamed and
 // its exit status returned (go run itself turns every failure into status 1;
@@ -9,7 +9,8 @@
 // was over, 125 that the guest could not be run.
 //
 // In the guest TMPDIR is a tmpfs, /run, /dev, /proc and /sys are its own,
-// everything else is the host's: what the command writes elsewhere stays.
+// everything else is the host's: what the command writes elsewhere stays. With -system
+// nothing is the host's but the current directory, which is read-only.
 package main
 
 import (
@@ -34,6 +35,7 @@ func main() {
 	flag.IntVar(&c.MemoryMB, "m", 1536, "guest memory in `MB`")
 	flag.IntVar(&c.CPUs, "c", 2, "guest `CPUs`")
 	flag.StringVar(&c.Suite, "suite", "", "boot the kernel of this Debian `release`, for example trixie")
+	flag.BoolVar(&c.System, "system", false, "boot a small Debian system of its own, with systemd, that sees the current directory only")
 	where := flag.String("where", "vm", "run in a vm, on this `host`'s kernel, or auto: there if it has ip_vs")
 	quiet := flag.Bool("q", false, "do not report what the runner does")
 	flag.Func("e", "pass `NAME[=VALUE]` to the command; may be repeated", func(s string) error {

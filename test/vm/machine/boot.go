@@ -15,13 +15,14 @@ import (
 )
 
 // boot runs QEMU once. work is an empty directory that host and guest share by
-// its path; the guest leaves its exit status in work/status.
-func boot(ctx context.Context, c Config, k kernel, work string) (int, error) {
+// its path; the guest leaves its exit status in work/status. system is the root of
+// c.System.
+func boot(ctx context.Context, c Config, k kernel, system, work string) (int, error) {
 	initrd, err := os.Create(filepath.Join(work, "initrd"))
 	if err != nil {
 		return 0, err
 	}
-	err = writeInitramfs(ctx, initrd, k, work)
+	err = writeInitramfs(ctx, initrd, c, k, system, work)
 	if err = errors.Join(err, initrd.Close()); err != nil {
 		return 0, fmt.Errorf("build initramfs: %w", err)
 	}
@@ -90,17 +91,22 @@ func guestScript(c Config, k kernel) string {
 			path += ":" + dir
 		}
 	}
-	env := append([]string{
+	dir := c.Dir
+	env := []string{
 		"PATH=" + path,
 		"HOME=" + os.Getenv("HOME"),
 		"TERM=dumb",
-		"TMPDIR=/run/tmp", // a tmpfs
-		"MODPROBE_OPTIONS=-d " + k.root,
 		// Its clock and its reboots are nobody else's.
 		"SLUICE_GUEST=1",
-	}, c.Env...)
+	}
+	if c.System {
+		dir = guestDir
+	} else {
+		env = append(env, "TMPDIR=/run/tmp", "MODPROBE_OPTIONS=-d "+k.root) // TMPDIR is a tmpfs
+	}
+	env = append(env, c.Env...)
 	var s strings.Builder
-	fmt.Fprintf(&s, "cd %s || exit 126\nexec env -i", quote(c.Dir))
+	fmt.Fprintf(&s, "cd %s || exit 126\nexec env -i", quote(dir))
 	for _, word := range slices.Concat(env, c.Command) {
 		s.WriteString(" " + quote(word))
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -49,17 +50,21 @@ exec /bin/busybox chroot /mnt @MODPROBE@ -d @ROOT@ "$@"
 
 // writeInitramfs writes the archive that the kernel boots into: busybox, the
 // modules that mount the root, and the two scripts.
-func writeInitramfs(ctx context.Context, w io.Writer, k kernel, work string) error {
+func writeInitramfs(ctx context.Context, w io.Writer, c Config, k kernel, system, work string) error {
 	busybox, _ := lookPath("busybox")
 	if err := checkStatic(busybox); err != nil {
 		return err
 	}
 	modprobe, _ := lookPath("modprobe")
-	modules, err := moduleFiles(ctx, modprobe, k)
+	names, script := rootModules, initScript
+	if c.System {
+		names, script = append(slices.Clone(names), "overlay"), systemScript
+	}
+	modules, err := moduleFiles(ctx, modprobe, k, names)
 	if err != nil {
 		return err
 	}
-	fill := strings.NewReplacer("@WORK@", work, "@MODPROBE@", modprobe, "@ROOT@", k.root)
+	fill := strings.NewReplacer("@WORK@", work, "@MODPROBE@", modprobe, "@ROOT@", k.root, "@SYSTEM@", system, "@DIR@", c.Dir)
 
 	out := bufio.NewWriter(w)
 	a := &cpioWriter{w: out}
@@ -67,7 +72,8 @@ func writeInitramfs(ctx context.Context, w io.Writer, k kernel, work string) err
 		a.dir(dir)
 	}
 	a.copy("bin/busybox", busybox)
-	a.file("init", 0o755, []byte(fill.Replace(initScript)))
+	a.file("init", 0o755, []byte(fill.Replace(script)))
+	a.file("guest.service", 0o644, []byte(systemUnit))
 	a.file("sbin/modprobe", 0o755, []byte(fill.Replace(modprobeScript)))
 	var order strings.Builder
 	for _, m := range modules {
@@ -99,10 +105,10 @@ func checkStatic(path string) error {
 }
 
 // moduleFiles returns the files to insmod, in order and without repeats.
-func moduleFiles(ctx context.Context, modprobe string, k kernel) ([]string, error) {
+func moduleFiles(ctx context.Context, modprobe string, k kernel, names []string) ([]string, error) {
 	var files []string
 	seen := map[string]bool{}
-	for _, m := range rootModules {
+	for _, m := range names {
 		out, err := exec.CommandContext(ctx, modprobe, "-d", k.root, "-S", k.version, "--show-depends", m).Output()
 		if err != nil {
 			return nil, fmt.Errorf("resolve module %s of %s: %w", m, k.version, err)

@@ -18,6 +18,8 @@
 //   - Two serial ports: the kernel's console goes to a log that is shown only
 //     when the boot fails, the command's output to a port of its own, so no
 //     marker has to be searched for in what a command prints.
+//   - A system of its own (Config.System) is a folder under an overlay in memory, not
+//     an image: it is made in half a minute and forgets each run.
 //   - The exit status comes back in a file, not in QEMU's exit code: that has
 //     room for 7 bits, and a missing file tells a crash from any status.
 package machine
@@ -48,6 +50,11 @@ type Config struct {
 	// Suite is another Debian release whose kernel to boot, for example
 	// "trixie"; "" is the kernel of the release that runs here.
 	Suite string
+	// System boots a small Debian system of its own, with systemd as process 1, and
+	// runs the command as a unit in it. Its files are not the host's and what is
+	// changed of them is forgotten; it sees Dir, read-only. It is for tests of what
+	// is installed.
+	System bool
 	// Output receives what the command prints, both streams as one.
 	Output io.Writer
 	// Log receives what the runner itself has to say; nil discards it.
@@ -75,12 +82,18 @@ func Run(ctx context.Context, c Config) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("fetch kernel: %w", err)
 	}
+	system := ""
+	if c.System {
+		if system, err = fetchSystem(ctx, c.Log); err != nil {
+			return 0, fmt.Errorf("make a system: %w", err)
+		}
+	}
 	work, err := os.MkdirTemp("", "sluice-vm-")
 	if err != nil {
 		return 0, err
 	}
 	defer os.RemoveAll(work)
-	return boot(ctx, c, k, work)
+	return boot(ctx, c, k, system, work)
 }
 
 func (c *Config) defaults() error {

@@ -167,7 +167,7 @@ func TestBootFailureIsAnError(t *testing.T) {
 	if err := c.defaults(); err != nil {
 		t.Fatal(err)
 	}
-	status, err := boot(t.Context(), c, k, work)
+	status, err := boot(t.Context(), c, k, "", work)
 	if err == nil {
 		t.Fatalf("boot = status %d without error", status)
 	}
