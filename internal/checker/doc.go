@@ -24,6 +24,20 @@
 // else, makes Overdue rise, and its Judge is told once, as Unable. What it says
 // when it returns after all is discarded, and the task goes on from there.
 //
+// # Why a check failed
+//
+// An outcome that is not OK has a reason for people and a Fault for programs. Both are
+// made of one Problem, in one place, so that they cannot say different things. It is
+// made when a check fails: a good one allocates nothing.
+//
+// RunTraced runs one probe in the foreground and hears every step of it: what is set
+// on the socket, what is sent and received, the certificate, the script's end. The
+// probe finds its Trace in the context, which all of them are given anyway; a field
+// in each probe would cost the ten thousand idle ones, and a second set of probes
+// would not be the ones that run. A conversation, which a loop leads otherwise, is led
+// by its own Run, with the same bytes. A transcript shows no argument of a script and
+// no header that carries credentials.
+//
 // # Where a probe runs
 //
 // A goroutine for each run costs a stack, a timer and two dozen allocations, which

@@ -76,3 +76,18 @@ func TestX01AnswersWithoutEnd(t *testing.T) {
 		})
 	}
 }
+
+// TestUnledHasAFault: who gives a run up before its end hears no success, and why.
+func TestUnledHasAFault(t *testing.T) {
+	c := serve(t, "127.0.0.1:0", hold)
+	p, err := New(c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	talk := p.(checker.Conversation)
+	talk.Begin()
+	_, o := talk.Next()
+	if o.Result != checker.Unable || o.Fault == nil || o.Fault.Target != "http://"+c.Conn.Target.String()+"/" {
+		t.Errorf("%+v, fault %+v", o, o.Fault)
+	}
+}
