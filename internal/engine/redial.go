@@ -9,8 +9,8 @@ import (
 	"os"
 	"time"
 
-	"github.com/sluice-lb/sluice/pkg/ipvs"
 	"github.com/sluice-lb/sluice/internal/event"
+	"github.com/sluice-lb/sluice/pkg/ipvs"
 )
 
 // unanswered reports whether the kernel, or the way to it, did not answer. A refusal is
