@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -89,8 +88,7 @@ func (e *Engine) snapshot() (*Snapshot, *published) {
 	s, p := e.overview()
 	for i := range s.VirtualServers {
 		// The loop, and whoever checks, need not wait for a reader of ten thousand.
-		runtime.Gosched()
-		s.VirtualServers[i] = p.pieces.at(i).read(p.config, s.At)
+		e.opts.Pace.Step(func() { s.VirtualServers[i] = p.pieces.at(i).read(p.config, s.At) })
 	}
 	return s, p
 }

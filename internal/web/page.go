@@ -174,7 +174,7 @@ type eventView struct {
 // dashboard answers GET /.
 func (s *Server) dashboard(w http.ResponseWriter, r *http.Request) {
 	q := parseQuery(r.URL.Query())
-	p := s.newPage(s.sights.look(r.Context(), s.Status), q, time.Now())
+	p := s.newPage(s.sights.look(r.Context(), s.Status, s.Pace), q, time.Now())
 	p.Fragment = r.Header.Get(fragmentHeader) != ""
 	p.Admin = s.admin.on()
 	p.Who = s.admin.who(r)
@@ -190,12 +190,11 @@ func (s *Server) dashboard(w http.ResponseWriter, r *http.Request) {
 	s.write(w, http.StatusOK, name, p)
 }
 
-// write renders a page, as few at a time as leave the rest a processor.
+// write renders a page.
 func (s *Server) write(w http.ResponseWriter, code int, name string, data any) {
-	s.rendering.Lock()
 	var b bytes.Buffer
-	err := pages.ExecuteTemplate(&b, name, data)
-	s.rendering.Unlock()
+	var err error
+	s.Pace.Step(func() { err = pages.ExecuteTemplate(&b, name, data) })
 	if err != nil {
 		s.Log.Error("A page cannot be made", event.Key, event.HTTPFailed, "page", name, "err", err)
 		http.Error(w, "the page cannot be made: the log says why", http.StatusInternalServerError)
