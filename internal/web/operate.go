@@ -72,7 +72,7 @@ type form struct {
 }
 
 func (s *Server) form(r *http.Request) *form {
-	return &form{Style: assets["/static/style.css"].Address, Icon: assets["/static/icon.svg"].Address, Host: s.host(), Title: "Log in", Who: s.admin.who(r), Back: "/"}
+	return &form{Style: assets()["/static/style.css"].Address, Icon: assets()["/static/icon.svg"].Address, Host: s.host(), Title: "Log in", Who: s.admin.who(r), Back: "/"}
 }
 
 // login makes a session of a token. Whoever has it may give a name of their own: it

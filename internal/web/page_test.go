@@ -215,7 +215,7 @@ func BenchmarkPage(b *testing.B) {
 	s := &Server{}
 	for b.Loop() {
 		p := s.newPage(see, parseQuery(nil), time.Now())
-		if err := pages.ExecuteTemplate(discard{}, "page.html", p); err != nil {
+		if err := pages().ExecuteTemplate(discard{}, "page.html", p); err != nil {
 			b.Fatal(err)
 		}
 	}
