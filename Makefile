@@ -24,7 +24,7 @@ help: ## what there is to make
 build: ## bin/sluiced and bin/sluice, static
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
-test: test-unit test-race test-rules test-browser test-kernel test-diff-quick test-loss-quick ## everything that must pass: unit, race, Prometheus rules, browser, kernel, quick differential and quick loss tests
+test: test-unit test-race test-rules test-browser test-kernel test-package test-diff-quick test-loss-quick ## everything that must pass: unit, race, Prometheus rules, browser, kernel, packages, quick differential and quick loss tests
 
 test-unit: ## unit tests (PKG=./...)
 	@$(call apt,groff,groff-base)
