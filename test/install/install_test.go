@@ -282,10 +282,35 @@ func (b *box) started() {
 		}
 		return ""
 	})
+	b.fields()
 	if up, err := os.ReadFile("/var/lib/sluice/up"); err != nil || string(up) != "root\n" {
 		b.Errorf("notify_up ran as %q, %v", up, err)
 	}
 	b.peace()
+}
+
+// fields: the journal has what happened by kind and by whom it is about, in the words
+// that people grep for.
+func (b *box) fields() {
+	b.Helper()
+	testkit.Eventually(b.T, patience, func() string {
+		out, err := exec.Command("journalctl", "-u", "sluiced", "-o", "json", "--no-pager", "SLUICE_EVENT=check_passed").Output()
+		if err != nil {
+			return err.Error()
+		}
+		for line := range strings.Lines(string(out)) {
+			var entry map[string]any
+			if err := json.Unmarshal([]byte(line), &entry); err != nil {
+				return err.Error()
+			}
+			of := func(key string) string { s, _ := entry[key].(string); return s }
+			if strings.HasPrefix(of("MESSAGE"), "Check passed") && of("PRIORITY") == "6" && of("SYSLOG_IDENTIFIER") == "sluiced" &&
+				strings.Contains(of("SLUICE_VIRTUAL_SERVER"), b.VIP.String()) && strings.Contains(of("SLUICE_REAL_SERVER"), b.Backends[0].Addr.String()) {
+				return ""
+			}
+		}
+		return "no check_passed with its fields among\n" + string(out)
+	})
 }
 
 // upgraded: the new version answers, and neither the clients nor the table noticed.
