@@ -16,7 +16,7 @@ LDFLAGS  = -s -w -X github.com/sluice-lb/sluice/internal/build.Version=$(VERSION
 # apt installs Debian packages unless the program $(1) is there; lists are updated only then.
 apt = command -v $(1) >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(2) >/dev/null; }
 
-.PHONY: help build test test-unit test-race test-kernel test-diff test-diff-quick test-loss test-loss-quick test-long test-browser test-rules bench bench-compare bench-check lint fuzz cover demo install uninstall man deb rpm test-package clean
+.PHONY: help build test test-unit test-race test-kernel test-diff test-diff-quick test-loss test-loss-quick test-long test-browser test-rules test-readers bench bench-compare bench-check lint fuzz cover demo install uninstall man deb rpm test-package clean
 
 help: ## what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,7 +24,7 @@ help: ## what there is to make
 build: ## bin/sluiced and bin/sluice, static
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
-test: test-unit test-race test-rules test-browser test-kernel test-package test-diff-quick test-loss-quick ## everything that must pass: unit, race, Prometheus rules, browser, kernel, packages, quick differential and quick loss tests
+test: test-unit test-race test-readers test-rules test-browser test-kernel test-package test-diff-quick test-loss-quick ## everything that must pass: unit, race, readers, Prometheus rules, browser, kernel, packages, quick differential and quick loss tests
 
 test-unit: ## unit tests (PKG=./...)
 	@$(call apt,groff,groff-base)
@@ -33,6 +33,9 @@ test-unit: ## unit tests (PKG=./...)
 test-race: ## the same under the race detector
 	@$(call apt,gcc,gcc libc6-dev)
 	CGO_ENABLED=1 $(GO) test -race $(PKG)
+
+test-readers: ## what scrapes, status and dashboards cost a verdict, on a machine with nothing else to do
+	$(GO) test -count 1 -run TestReadersDelayNoVerdict -v ./test/soak -alone
 
 test-kernel: build ## tests on a real ip_vs: this kernel's or a VM's (PKG=./... RUN=regexp)
 	$(GO) run ./test/vm/kernel-tests -run '$(RUN)' $(PKG)

@@ -42,8 +42,7 @@ curl http://127.0.0.1:9476/healthz
 
 A scrape reads the state that was published last and asks neither the kernel nor what
 decides. All who read (scrapes, status, dashboard) take turns, one processor at most, so that
-another one is left for verdicts; TestReadersDelayNoVerdict (test/soak) measures what
-verdicts have of it.
+another one is left for verdicts; ` + "`" + `make test-readers` + "`" + ` measures what verdicts have of it.
 
 Each series of a virtual server has its name as ` + "`virtual_server`" + `, and the labels by which
 node_exporter's ipvs collector knows the service: ` + "`local_address`, `local_port` and `proto`" + `,
