@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -28,6 +29,25 @@ type Genhash struct {
 	seconds                             float64
 	mark                                uint32
 	tls, sni, verbose, block, md5sum    bool
+	json                                bool
+}
+
+// Page is what sluice genhash --json prints.
+type Page struct {
+	// URL is what was asked for, by the server's address.
+	URL string `json:"url"`
+	// VirtualHost is the Host header that was sent, if it is not the address.
+	VirtualHost string `json:"virtualhost,omitempty"`
+	// Status is the answer's code.
+	Status int `json:"status"`
+	// Digest is the MD5 of the body in hexadecimal digits.
+	Digest string `json:"digest"`
+	// Length is how many bytes the body has.
+	Length int64 `json:"length"`
+	// Short says that the body ended before its Content-Length.
+	Short bool `json:"short,omitempty"`
+	// Took is how long it took.
+	Took time.Duration `json:"took_ns"`
 }
 
 // ErrOtherDigest is a page whose digest is not the one of --check.
@@ -47,6 +67,7 @@ func (g *Genhash) Define(flags *pflag.FlagSet) {
 	flags.BoolVarP(&g.verbose, "verbose", "v", false, "say each step on standard error")
 	flags.BoolVar(&g.block, "conf", false, "print the url block for the configuration")
 	flags.StringVar(&g.check, "check", "", "fail if the digest is not `DIGEST`")
+	flags.BoolVar(&g.json, "json", false, "print the page's digest, status and length as JSON")
 	flags.BoolVar(&g.md5sum, "md5sum", false, "print \"MD5SUM = \" before the digest, as old versions of keepalived do")
 }
 
@@ -72,6 +93,8 @@ func (g *Genhash) Take(target string) error {
 		return errors.New("--use-sni sends the name of --use-virtualhost, which is not given")
 	case strings.ContainsAny(g.path+g.host, " \t\r\n"):
 		return errors.New("a path or a host name has no blanks and no line ends; write a blank of a path as %20")
+	case g.json && g.block:
+		return errors.New("--conf is no JSON: give either it or --json")
 	case g.check != "" && !isDigest(g.check):
 		return fmt.Errorf("--check %q is not 32 hexadecimal digits", g.check)
 	}
@@ -142,17 +165,29 @@ func (g *Genhash) Run(ctx context.Context, stdout, stderr io.Writer) error {
 	if !accepted {
 		fmt.Fprintf(stderr, "the status is %d, which a url without status_code does not accept\n", got.Status)
 	}
-	label := ""
-	if g.md5sum {
-		label = "MD5SUM = "
-	}
-	if _, err := fmt.Fprintln(stdout, label+sum); err != nil {
-		return fmt.Errorf("print the digest: %w", err)
+	text := sum + "\n"
+	switch {
+	case g.json:
+		scheme := "http://"
+		if g.tls {
+			scheme = "https://"
+		}
+		b, err := json.MarshalIndent(Page{
+			URL: scheme + c.Conn.Target.String() + g.path, VirtualHost: g.host,
+			Status: got.Status, Digest: sum, Length: got.Length, Short: got.Note != "", Took: o.Took,
+		}, "", "  ")
+		if err != nil {
+			return fmt.Errorf("print the digest: %w", err)
+		}
+		text = string(b) + "\n"
+	case g.md5sum:
+		text = "MD5SUM = " + text
 	}
 	if g.block {
-		if _, err := io.WriteString(stdout, g.conf(sum, got.Status, accepted)); err != nil {
-			return fmt.Errorf("print the block: %w", err)
-		}
+		text += g.conf(sum, got.Status, accepted)
+	}
+	if _, err := io.WriteString(stdout, text); err != nil {
+		return fmt.Errorf("print the digest: %w", err)
 	}
 	if g.check != "" && !strings.EqualFold(g.check, sum) {
 		return fmt.Errorf("%w: %s, expected %s", ErrOtherDigest, sum, strings.ToLower(g.check))

@@ -115,7 +115,7 @@ func (f *found) pool() *Pool {
 
 // services are those of the kernel with the server's destination alone.
 func (f *found) services() []Service {
-	var out []Service
+	out := []Service{}
 	for i, s := range f.piece.services() {
 		dk, ok := f.piece.kernel.Destination(f.config().Key, s.ServiceKey)
 		if !ok {

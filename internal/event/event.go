@@ -53,7 +53,7 @@ const (
 type Event struct {
 	// Seq counts events from 1 since the daemon was started.
 	Seq  uint64    `json:"seq"`
-	Time time.Time `json:"time"`
+	Time time.Time `json:"time"` // when it happened
 	// Level is "info", "warn" or "error".
 	Level string `json:"level"`
 	// Kind is one of the catalogue: "server_up", "quorum_lost", "drain_done", ...
