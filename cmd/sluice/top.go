@@ -85,6 +85,7 @@ func (a *app) live(cmd *cobra.Command, m *top.Model, interval time.Duration) int
 	if err != nil {
 		return a.failed(cmd, fmt.Errorf("the terminal cannot be used: %w", err), 1)
 	}
+	m.Cursor = true
 	fmt.Fprint(a.stdout, enterScreen)
 	defer func() {
 		fmt.Fprint(a.stdout, leaveScreen)

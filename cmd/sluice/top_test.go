@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 
 func TestTopOnce(t *testing.T) {
 	status, stdout, _ := typed("top", "--socket", serve(t, snapshot(false), engine.Reload{}))
-	if status != exitOK || !strings.Contains(stdout, "0 of 1 pools have quorum, 1 down") || !strings.Contains(stdout, "10.0.0.1:80") {
+	if status != exitOK || !strings.Contains(stdout, "0 of 1 pools have quorum, 1 down") || !strings.Contains(stdout, "10.0.0.1:80") || strings.Contains(stdout, "\x1b") {
 		t.Errorf("status %d\n%s", status, stdout)
 	}
 	if status, _, stderr := typed("top", "--socket", "/nonexistent/s.sock"); status != exitUnreachable || stderr == "" {

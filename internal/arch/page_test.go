@@ -16,12 +16,13 @@ func TestArchitecturePageNamesEveryPackage(t *testing.T) {
 		t.Fatal(err)
 	}
 	named := map[string]bool{}
-	dir := ""
+	var dir string // of the name before, in the same row
 	for _, line := range strings.Split(string(b), "\n") {
 		if !strings.HasPrefix(line, "| `") {
 			continue
 		}
 		cell, _, _ := strings.Cut(line[1:], "|")
+		dir = ""
 		for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cell, -1) {
 			name := m[1]
 			if strings.Contains(name, "/") {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluice-lb/sluice/internal/engine"
 	"github.com/sluice-lb/sluice/internal/event"
+	"github.com/sluice-lb/sluice/internal/pace"
 )
 
 // Limits of a request. Every one in this version is short, with a short body or none,
@@ -45,6 +46,8 @@ type Server struct {
 	Handover func(context.Context) (Handover, error)
 	// Metrics answers GET /metrics, which has no version: its format has one.
 	Metrics http.Handler
+	// Pace is who works a state out when; nil for all at once.
+	Pace *pace.Gate
 	// Log is told who asked for a change; nil for nobody.
 	Log *slog.Logger
 
@@ -214,7 +217,9 @@ func (s *Server) status(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusServiceUnavailable, problem{"sluiced is still starting"})
 		return
 	}
-	answer(w, http.StatusOK, snap)
+	var b []byte
+	s.Pace.Step(func() { b = encoded(snap) })
+	write(w, http.StatusOK, b)
 }
 
 func (s *Server) reload(w http.ResponseWriter, r *http.Request) {
@@ -226,9 +231,19 @@ func (s *Server) reload(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, s.Reload(r.Context()))
 }
 
-func answer(w http.ResponseWriter, code int, v any) {
+func answer(w http.ResponseWriter, code int, v any) { write(w, code, encoded(v)) }
+
+// encoded is nil for what cannot be.
+func encoded(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {
+		return nil
+	}
+	return b
+}
+
+func write(w http.ResponseWriter, code int, b []byte) {
+	if b == nil {
 		code, b = http.StatusInternalServerError, []byte(`{"error":"the answer could not be encoded"}`)
 	}
 	w.Header().Set("Content-Type", "application/json")

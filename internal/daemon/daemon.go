@@ -56,6 +56,7 @@ import (
 	"github.com/sluice-lb/sluice/internal/engine"
 	"github.com/sluice-lb/sluice/internal/event"
 	"github.com/sluice-lb/sluice/internal/host"
+	"github.com/sluice-lb/sluice/internal/pace"
 	"github.com/sluice-lb/sluice/internal/web"
 )
 
@@ -181,6 +182,7 @@ type daemon struct {
 	reloadTimes *reloadTimes
 	dumps       *dumps
 	web         *web.Server
+	pace        *pace.Gate
 	// missing are the capabilities that are lacking.
 	missing atomic.Pointer[[]host.Missing]
 	// detail is metrics_detail.
@@ -195,7 +197,7 @@ type daemon struct {
 }
 
 func newDaemon(opts Options, cfg *config.Config, found diag.List) (*daemon, error) {
-	d := &daemon{opts: opts, log: opts.Log, events: opts.events, config: cfg, errors: known(found), handing: make(chan struct{})}
+	d := &daemon{opts: opts, log: opts.Log, events: opts.events, config: cfg, errors: known(found), handing: make(chan struct{}), pace: pace.New()}
 	d.notify = NewNotifier()
 	d.memory = newMemory(d.log)
 	if _, err := host.RaiseFileLimit(); err != nil {
@@ -220,7 +222,7 @@ func newDaemon(opts Options, cfg *config.Config, found diag.List) (*daemon, erro
 	}
 	options := engine.Options{
 		Log: d.log, Version: build.String(), ConfigFile: opts.File, Observe: opts.Observe,
-		Dial: d.table.dial, Read: d.table.read, Probe: made.make, Scheduler: d.sched, Files: d.files, Notify: d.outward.tell,
+		Dial: d.table.dial, Read: d.table.read, Probe: made.make, Scheduler: d.sched, Files: d.files, Notify: d.outward.tell, Pace: d.pace,
 		Draining: func(text string, left time.Duration) { d.tell(d.notify.Extend(left, text)) },
 	}
 	d.store.tell(&options)
@@ -234,7 +236,7 @@ func newDaemon(opts Options, cfg *config.Config, found diag.List) (*daemon, erro
 		}
 		c.Log, c.Status, c.StatusForeign, c.Reload, c.Handover = d.log, d.frank(d.engine.Status), d.frank(d.engine.StatusForeign), d.reload, d.handover
 		c.Operate, c.Overrides = d.operate, d.engine.Overrides
-		c.Metrics = d.web.Metrics
+		c.Metrics, c.Pace = d.web.Metrics, d.pace
 		c.OfferExplain(d.engine.Explain)
 		c.OfferTest(d.engine.Test)
 		d.control = c

@@ -46,7 +46,9 @@ func TestTheDaemonTellsWhatHappened(t *testing.T) {
 		}
 	}
 	await(event.Started)
-	await(event.CheckPassed)
+	if !slices.Contains(kinds, event.CheckPassed) { // the first check may be quicker than the table
+		await(event.CheckPassed)
+	}
 	ln.Close()
 	await(event.CheckFailed)
 	await(event.ServerDown)

@@ -22,7 +22,8 @@ const loadPercent = 100
 // and their state file.
 var settleTimes = []time.Duration{time.Second, 10 * time.Second}
 
-// memory gives back to the system what reading a configuration needed.
+// memory gives back to the system what reading a configuration needed, the pages of
+// the program that did it among that.
 type memory struct {
 	log *slog.Logger
 	// loaded asks for it; one request more than the one at work is enough.
@@ -74,6 +75,9 @@ func (m *memory) run(ctx context.Context) {
 			began := time.Now()
 			m.percent(steadyPercent)
 			m.free()
+			if err := forgetProgram(); err != nil {
+				m.log.Debug("The program stays in memory", "err", err)
+			}
 			m.log.Debug("Memory given back", "took", time.Since(began).Round(time.Microsecond))
 		}
 	}

@@ -10,15 +10,15 @@ import (
 
 // newWeb is what serves over HTTP, but for what the engine has to tell.
 func (d *daemon) newWeb() *web.Server {
-	return &web.Server{Log: d.log, Metrics: metrics.Handler(d.measured), Healthy: d.answers, Operate: d.operate, Events: d.events}
+	return &web.Server{Log: d.log, Metrics: metrics.Handler(d.measured), Healthy: d.answers, Operate: d.operate, Events: d.events, Pace: d.pace}
 }
 
 // measured is what a scrape tells of.
 func (d *daemon) measured() metrics.Reading {
 	if config.MetricsDetail(d.detail.Load()) == config.MetricsServer {
-		return metrics.Reading{Snapshot: d.engine.Snapshot(), Detail: config.MetricsServer, Told: d.outward.told()}
+		return metrics.Reading{Snapshot: d.engine.Snapshot(), Detail: config.MetricsServer, Told: d.outward.told(), Pace: d.pace}
 	}
-	return metrics.Reading{Snapshot: d.engine.Overview(), Detail: config.MetricsService, Told: d.outward.told()}
+	return metrics.Reading{Snapshot: d.engine.Overview(), Detail: config.MetricsService, Told: d.outward.told(), Pace: d.pace}
 }
 
 // told is what scripts, mails and FIFOs have come to.

@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-lb/sluice/internal/config"
 	"github.com/sluice-lb/sluice/internal/event"
 	"github.com/sluice-lb/sluice/internal/framework"
+	"github.com/sluice-lb/sluice/internal/pace"
 	"github.com/sluice-lb/sluice/internal/state"
 	"github.com/sluice-lb/sluice/pkg/ipvs"
 )
@@ -70,6 +71,8 @@ type Options struct {
 	// Draining is told how a stop that drains gets on, and how long it may still
 	// take. nil for nobody.
 	Draining func(text string, left time.Duration)
+	// Pace is for who reads; nil for no bound.
+	Pace *pace.Gate
 	// KernelTimeout bounds all kernel work of one turn; 0 is 30 s.
 	KernelTimeout time.Duration
 }

@@ -121,7 +121,7 @@ func (m *measures) Wrote(ops []ipvs.Op, errs []error, took time.Duration) {
 	failed, good := false, false
 	for i, err := range errs {
 		k := ops[i].Kind
-		if k < 0 || int(k) >= len(m.done) {
+		if int(k) >= len(m.done) {
 			continue
 		}
 		if err != nil {

@@ -5,13 +5,14 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/sluice-lb/sluice/internal/apply"
+	"github.com/sluice-lb/sluice/internal/checker"
 	"github.com/sluice-lb/sluice/internal/config"
+	"github.com/sluice-lb/sluice/internal/framework"
 	"github.com/sluice-lb/sluice/pkg/ipvs"
 )
 
@@ -87,8 +88,7 @@ func (e *Engine) snapshot() (*Snapshot, *published) {
 	s, p := e.overview()
 	for i := range s.VirtualServers {
 		// The loop, and whoever checks, need not wait for a reader of ten thousand.
-		runtime.Gosched()
-		s.VirtualServers[i] = p.pieces.at(i).read(p.config, s.At)
+		e.opts.Pace.Step(func() { s.VirtualServers[i] = p.pieces.at(i).read(p.config, s.At) })
 	}
 	return s, p
 }
@@ -163,6 +163,7 @@ func (p *piece) server(i int, cfg *config.Config, now time.Time) RealServer {
 			out.Checkers[k] = Checker{Kind: c.Kind.String(), Target: targetOf(c), Verdict: sit.verdict(k).String()}
 		}
 	}
+	out.doubt()
 	if sit.rest == nil {
 		return out
 	}
@@ -180,6 +181,24 @@ func (p *piece) server(i int, cfg *config.Config, now time.Time) RealServer {
 		out.TrackFiles = append(out.TrackFiles, TrackFile{Name: f.Name, Path: pathOf(cfg, f.Name), Value: f.Value, Contribution: contribution, Fault: fault})
 	}
 	return out
+}
+
+// doubt tells of a server in service whose checks are about to say otherwise, or cannot
+// say anything: that is no verdict, but what somebody who looks wants to know.
+func (rs *RealServer) doubt() {
+	if rs.State != StateUp && rs.State != StateUnverified {
+		return
+	}
+	for i := range rs.Checkers {
+		switch c := &rs.Checkers[i]; {
+		case c.Last == checker.Unable.String():
+			rs.Reason = fmt.Sprintf("%s cannot run here, so that its last verdict (%s) stays: %s", c.Kind, c.Verdict, c.LastReason)
+			return
+		case rs.State == StateUp && c.Last == checker.Failed.String() && c.Failures > 0 && c.Verdict != framework.Down.String():
+			rs.Reason = fmt.Sprintf("%s fails, attempt %d of %d: %s", c.Kind, c.Failures, c.Limit, c.LastReason)
+			return
+		}
+	}
 }
 
 func pathOf(cfg *config.Config, trackFile string) string {

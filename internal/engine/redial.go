@@ -9,6 +9,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/sluice-lb/sluice/internal/event"
 	"github.com/sluice-lb/sluice/pkg/ipvs"
 )
 
@@ -36,10 +37,8 @@ func (e *Engine) redial(ctx context.Context) error {
 	e.applier.Connect(conn)
 	e.reconcile.due = true
 	if c, ok := was.(io.Closer); ok && was != conn {
-		if err := c.Close(); err != nil {
-			e.log.Warn("The connection that did not answer was not closed", "err", err)
-		}
+		_ = c.Close() // what it holds is lost anyhow
 	}
-	e.log.Info("Connected to the IPVS table anew, since it did not answer")
+	e.log.Info("Connected to the IPVS table anew, since it did not answer", event.Key, event.KernelBack)
 	return nil
 }

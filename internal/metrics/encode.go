@@ -5,7 +5,6 @@ import (
 	"io"
 	"math"
 	"net/netip"
-	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -137,10 +136,8 @@ func (e *encoder) value(v float64) {
 	}
 }
 
-// flush writes what there is, and lets the loop and the checks go first. After an error
-// nothing more is written.
+// flush writes what there is. After an error nothing more is written.
 func (e *encoder) flush() {
-	runtime.Gosched()
 	if e.err == nil {
 		_, e.err = e.w.Write(e.buf)
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/sluice-lb/sluice/internal/config"
+	"github.com/sluice-lb/sluice/internal/pace"
 )
 
 // ContentType is the text format's.
@@ -41,14 +42,14 @@ func Handler(read func() Reading) http.Handler {
 		p, _ := ReadProcess()
 		w.Header().Set("Content-Type", ContentType)
 		w.Header().Set("Vary", "Accept-Encoding")
-		var body io.Writer = w
+		var body io.Writer = unhurried{w, reading.Pace}
 		if reading.Detail == config.MetricsServer && acceptsGzip(r.Header.Get("Accept-Encoding")) {
 			w.Header().Set("Content-Encoding", "gzip")
 			z := compressors.Get().(*gzip.Writer)
-			z.Reset(w)
+			z.Reset(body)
 			defer func() {
 				// An error is the client's departure, here and below.
-				_ = z.Close()
+				reading.Pace.Step(func() { _ = z.Close() })
 				z.Reset(io.Discard)
 				compressors.Put(z)
 			}()
@@ -56,6 +57,19 @@ func Handler(read func() Reading) http.Handler {
 		}
 		_ = Write(body, reading, p)
 	})
+}
+
+// unhurried is a client, who may take its time: others have their turn meanwhile.
+type unhurried struct {
+	io.Writer
+	pace *pace.Gate
+}
+
+// Write implements io.Writer, for who has its turn.
+func (u unhurried) Write(b []byte) (int, error) {
+	u.pace.Leave()
+	defer u.pace.Enter()
+	return u.Writer.Write(b)
 }
 
 // acceptsGzip reads an Accept-Encoding.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluice-lb/sluice/internal/config"
 	"github.com/sluice-lb/sluice/internal/engine"
+	"github.com/sluice-lb/sluice/internal/pace"
 	"github.com/sluice-lb/sluice/pkg/ipvs"
 )
 
@@ -16,6 +17,8 @@ type Reading struct {
 	Detail   config.MetricsDetail
 	// Told is left out if it is nil.
 	Told *Told
+	// Pace is who reads when; nil for at once.
+	Pace *pace.Gate
 }
 
 // Told is what the world was told of changes since the start.
@@ -30,6 +33,8 @@ type Told struct {
 
 // Write writes a reading's metrics. The process's own are left out if p is nil.
 func Write(w io.Writer, r Reading, p *Process) error {
+	r.Pace.Enter()
+	defer r.Pace.Leave()
 	e := &encoder{w: w, buf: make([]byte, 0, chunk+chunk/8)}
 	s := r.Snapshot
 	e.daemon(s, p)

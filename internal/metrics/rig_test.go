@@ -102,7 +102,7 @@ func text(t testing.TB, s *engine.Snapshot, detail config.MetricsDetail) string 
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Write(&b, Reading{s, detail, &Told{}}, p); err != nil {
+	if err := Write(&b, Reading{s, detail, &Told{}, nil}, p); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()

@@ -72,7 +72,7 @@ type form struct {
 }
 
 func (s *Server) form(r *http.Request) *form {
-	return &form{Style: assets["/static/style.css"].Address, Icon: assets["/static/icon.svg"].Address, Host: s.host(), Title: "Log in", Who: s.admin.who(r), Back: "/"}
+	return &form{Style: assets()["/static/style.css"].Address, Icon: assets()["/static/icon.svg"].Address, Host: s.host(), Title: "Log in", Who: s.admin.who(r), Back: "/"}
 }
 
 // login makes a session of a token. Whoever has it may give a name of their own: it
@@ -179,7 +179,7 @@ func (s *Server) server(w http.ResponseWriter, r *http.Request, code int, bad st
 	f.Reason, f.Until, f.Weight = r.PostFormValue("reason"), r.PostFormValue("until"), r.PostFormValue("weight")
 	f.Title, f.Back = "Drain or weigh "+f.RS, query{VS: f.VS}.url()
 	if s.Status != nil {
-		see, v := s.sights.look(r.Context(), s.Status), viewer{time.Now()}
+		see, v := s.sights.look(r.Context(), s.Status, s.Pace), viewer{time.Now()}
 		for _, p := range see.pools {
 			for i := range p.rows {
 				if p.name == f.VS && p.rows[i].rs != nil && p.rows[i].address == f.RS {

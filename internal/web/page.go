@@ -9,6 +9,7 @@ import (
 	"html/template"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/sluice-lb/sluice/internal/engine"
@@ -18,15 +19,21 @@ import (
 //go:embed static
 var static embed.FS
 
-var pages = template.Must(template.ParseFS(static, "static/*.html"))
+// pages are read when somebody looks: a daemon without http_listen has no memory for
+// them.
+var pages = sync.OnceValue(func() *template.Template {
+	return template.Must(template.ParseFS(static, "static/*.html"))
+})
 
 // assets are what pages refer to, by path. Their addresses carry their content's
 // digest, so that a browser keeps them until a new version has others.
-var assets = map[string]asset{
-	"/static/style.css": load("style.css", "text/css; charset=utf-8"),
-	"/static/page.js":   load("page.js", "text/javascript; charset=utf-8"),
-	"/static/icon.svg":  load("icon.svg", "image/svg+xml"),
-}
+var assets = sync.OnceValue(func() map[string]asset {
+	return map[string]asset{
+		"/static/style.css": load("style.css", "text/css; charset=utf-8"),
+		"/static/page.js":   load("page.js", "text/javascript; charset=utf-8"),
+		"/static/icon.svg":  load("icon.svg", "image/svg+xml"),
+	}
+})
 
 type asset struct {
 	body []byte
@@ -45,7 +52,7 @@ func load(name, kind string) asset {
 }
 
 func serveAsset(w http.ResponseWriter, r *http.Request) {
-	a, ok := assets[r.URL.Path]
+	a, ok := assets()[r.URL.Path]
 	if !ok {
 		http.NotFound(w, r)
 		return
@@ -174,7 +181,7 @@ type eventView struct {
 // dashboard answers GET /.
 func (s *Server) dashboard(w http.ResponseWriter, r *http.Request) {
 	q := parseQuery(r.URL.Query())
-	p := s.newPage(s.sights.look(r.Context(), s.Status), q, time.Now())
+	p := s.newPage(s.sights.look(r.Context(), s.Status, s.Pace), q, time.Now())
 	p.Fragment = r.Header.Get(fragmentHeader) != ""
 	p.Admin = s.admin.on()
 	p.Who = s.admin.who(r)
@@ -190,12 +197,11 @@ func (s *Server) dashboard(w http.ResponseWriter, r *http.Request) {
 	s.write(w, http.StatusOK, name, p)
 }
 
-// write renders a page, as few at a time as leave the rest a processor.
+// write renders a page.
 func (s *Server) write(w http.ResponseWriter, code int, name string, data any) {
-	s.rendering.Lock()
 	var b bytes.Buffer
-	err := pages.ExecuteTemplate(&b, name, data)
-	s.rendering.Unlock()
+	var err error
+	s.Pace.Step(func() { err = pages().ExecuteTemplate(&b, name, data) })
 	if err != nil {
 		s.Log.Error("A page cannot be made", event.Key, event.HTTPFailed, "page", name, "err", err)
 		http.Error(w, "the page cannot be made: the log says why", http.StatusInternalServerError)
@@ -211,7 +217,7 @@ func (s *Server) write(w http.ResponseWriter, code int, name string, data any) {
 func (s *Server) newPage(see *sight, q query, now time.Time) *page {
 	v := viewer{now}
 	p := &page{
-		Style: assets["/static/style.css"].Address, Script: assets["/static/page.js"].Address, Icon: assets["/static/icon.svg"].Address,
+		Style: assets()["/static/style.css"].Address, Script: assets()["/static/page.js"].Address, Icon: assets()["/static/icon.svg"].Address,
 		Host: s.host(), S: see.Snapshot, Started: see.Started.Format(time.RFC3339Nano), At: see.At.Format(time.RFC3339),
 		Uptime: v.moment(see.Started), ReloadAt: v.moment(see.Reload.At), KernelSince: v.moment(see.Kernel.Since),
 		Servers: see.servers, Query: q, Reset: query{Sort: q.Sort}.url(),

@@ -158,7 +158,7 @@ func TestTenThousandServers(t *testing.T) {
 		for range 5 {
 			begun := time.Now()
 			s.sights.forget()
-			s.sights.look(t.Context(), s.Status)
+			s.sights.look(t.Context(), s.Status, s.Pace)
 			bestRead = min(bestRead, time.Since(begun))
 			begun = time.Now()
 			s.get("/")
@@ -215,7 +215,7 @@ func BenchmarkPage(b *testing.B) {
 	s := &Server{}
 	for b.Loop() {
 		p := s.newPage(see, parseQuery(nil), time.Now())
-		if err := pages.ExecuteTemplate(discard{}, "page.html", p); err != nil {
+		if err := pages().ExecuteTemplate(discard{}, "page.html", p); err != nil {
 			b.Fatal(err)
 		}
 	}

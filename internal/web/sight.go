@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-lb/sluice/internal/engine"
+	"github.com/sluice-lb/sluice/internal/pace"
 )
 
 const (
@@ -93,7 +94,7 @@ type sights struct {
 }
 
 // look returns what is to be seen, at most sightFor old.
-func (s *sights) look(ctx context.Context, status func(context.Context) *engine.Snapshot) *sight {
+func (s *sights) look(ctx context.Context, status func(context.Context) *engine.Snapshot, turn *pace.Gate) *sight {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.last != nil && time.Since(s.at) < sightFor {
@@ -102,7 +103,8 @@ func (s *sights) look(ctx context.Context, status func(context.Context) *engine.
 	// Others wait for this answer, so that it must not end with one client.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statusTimeout)
 	defer cancel()
-	s.last = newSight(status(ctx))
+	snap := status(ctx)
+	turn.Step(func() { s.last = newSight(snap) })
 	// From its end, so that a slow table is not read all the time.
 	s.at = time.Now()
 	return s.last

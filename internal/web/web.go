@@ -59,6 +59,7 @@ import (
 
 	"github.com/sluice-lb/sluice/internal/engine"
 	"github.com/sluice-lb/sluice/internal/event"
+	"github.com/sluice-lb/sluice/internal/pace"
 )
 
 // Limits of a connection. Requests are short.
@@ -93,6 +94,8 @@ type Server struct {
 	Operate func(context.Context, engine.Command) ([]engine.Override, error)
 	// Healthy tells whether the daemon is; nil if it always is.
 	Healthy func(context.Context) error
+	// Pace is who works a page out when; nil for all at once.
+	Pace *pace.Gate
 
 	mu     sync.Mutex
 	wanted netip.AddrPort
@@ -105,7 +108,6 @@ type Server struct {
 	standings standings
 	sights    sights
 	admin     admin
-	rendering sync.Mutex
 	hostOnce  sync.Once
 	hostName  string
 }

@@ -204,7 +204,9 @@ func TestDescriptorsReturn(t *testing.T) {
 		const n = 200
 		var left atomic.Int64
 		left.Store(6000)
-		over := make(chan struct{})
+		// over: none of them runs any more.
+		var over sync.WaitGroup
+		over.Add(n)
 		for i := range n {
 			a, want := netip.AddrPortFrom(loopback(i), port), checker.OK
 			if i%4 == 0 {
@@ -215,17 +217,14 @@ func TestDescriptorsReturn(t *testing.T) {
 					if o.Result != want { // a used socket tells no tale of its last connection
 						t.Errorf("%v, %v: %+v", a, end, o)
 					}
-					switch left := left.Add(-1); {
-					case left == 0:
-						close(over)
-						fallthrough
-					case left < 0:
+					if left.Add(-1) <= 0 {
+						over.Done()
 						return time.Hour
 					}
 					return 0
 				}})
 		}
-		<-over
+		over.Wait()
 		if now := openFiles(t); now > before+2+kept+2 {
 			t.Errorf("%v: %d descriptors while nothing runs, %d before", end, now, before)
 		}

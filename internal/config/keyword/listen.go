@@ -3,7 +3,6 @@ package keyword
 import (
 	"fmt"
 	"net/netip"
-	"regexp"
 	"strings"
 
 	"github.com/sluice-lb/sluice/internal/config"
@@ -31,15 +30,19 @@ func (f *frame) listenAddress(n *syntax.Node, w *syntax.Word) (netip.AddrPort, b
 	return at, true
 }
 
-// groupName is what groupadd(8) takes on all distributions, or a number.
-var groupName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,31}$`)
+// groupName reports whether a text is what groupadd(8) takes on all distributions, or a
+// number.
+func groupName(text string) bool {
+	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_"
+	return text != "" && len(text) <= 32 && strings.ContainsAny(text[:1], letters) && strings.Trim(text, letters+".-") == ""
+}
 
 // setGroup reads a group of users. Whether there is one is seen by the daemon.
 func setGroup(of func(*config.Global) *config.Group) func(*frame, *value) {
 	return func(f *frame, v *value) {
 		f.surplus(v.n, 1)
 		w := &v.n.Words[1]
-		if !groupName.MatchString(w.Text) {
+		if !groupName(w.Text) {
 			f.report(codeWord, v.n, w, fmt.Sprintf("%s: %q is not the name of a group", v.n.Keyword(), w.Text),
 				"the line is ignored; write a name of /etc/group or a number")
 			return

@@ -13,8 +13,9 @@ import (
 
 // Model is what is on the screen, and why.
 type Model struct {
-	// Color marks what is wrong.
-	Color bool
+	// Color marks what is wrong, Cursor the head of the list and the row that keys are
+	// about.
+	Color, Cursor bool
 
 	width, height int
 	snap          *engine.Snapshot
@@ -317,11 +318,16 @@ const (
 )
 
 func (m *Model) paint(color, text string) string {
-	if color == "" || !m.Color && color != reverse && !strings.HasSuffix(color, reverse) {
-		return text
-	}
+	marked := strings.HasSuffix(color, reverse)
+	color = strings.TrimSuffix(color, reverse)
 	if !m.Color {
-		color = reverse
+		color = ""
+	}
+	if marked && m.Cursor {
+		color += reverse
+	}
+	if color == "" {
+		return text
 	}
 	return color + text + plain
 }

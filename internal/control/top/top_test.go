@@ -64,9 +64,16 @@ shop               10.0.0.13:80       drains    -/0      2      0 1m30s waits f�
 shop               10.0.0.11:80       up          3    120     31    1h all che…
 shop               10.0.0.99:80       sorry       -      0      0    1h not nee…
 `
-	got := strings.ReplaceAll(screen(m), reverse, "")
-	if d := cmp.Diff(want, strings.ReplaceAll(got, plain, "")); d != "" {
+	if d := cmp.Diff(want, screen(m)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
+	}
+	m.Cursor = true
+	if v := m.View(); !strings.HasPrefix(v[3], reverse) || !strings.HasPrefix(v[4], reverse) || strings.Contains(v[5], reverse) || strings.Contains(screen(m), bad) {
+		t.Errorf("the cursor is not on the head and the first row:\n%q", v)
+	}
+	m.Color = true
+	if v := m.View(); !strings.HasPrefix(v[4], bad+reverse) {
+		t.Errorf("without colour: %q", v[4])
 	}
 }
 
@@ -188,7 +195,7 @@ func TestWhatIsWrongIsTheFirstLine(t *testing.T) {
 func TestTheScreenHolds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := New(time.Second)
-		m.Color = rapid.Bool().Draw(t, "color")
+		m.Color, m.Cursor = rapid.Bool().Draw(t, "color"), rapid.Bool().Draw(t, "cursor")
 		s := sample()
 		n := rapid.IntRange(0, 60).Draw(t, "servers")
 		text := rapid.StringOf(rapid.SampledFrom([]rune("ab \x1b\n\u009b端…")))
