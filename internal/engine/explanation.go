@@ -41,8 +41,6 @@ type Check struct {
 	Every   time.Duration `json:"delay_loop_ns,omitempty"`         // between two runs
 	Retry   time.Duration `json:"delay_before_retry_ns,omitempty"` // between two runs while it fails
 	Timeout time.Duration `json:"timeout_ns,omitempty"`            // of one run
-	// Next is when it runs next, zero if it does not; one that is past runs now.
-	Next time.Time `json:"next_at,omitzero"`
 	// History is what it found, oldest first; nothing as long as nothing has failed.
 	History []Stretch `json:"history,omitempty"`
 }

@@ -207,6 +207,8 @@ type Checker struct {
 	LastReason string        `json:"last_reason,omitempty"`
 	LastAt     time.Time     `json:"last_at,omitzero"` // when the last run ended
 	Took       time.Duration `json:"took_ns"`          // how long the last run took
+	// Next is when it runs next, zero if it does not; one that is past runs now.
+	Next time.Time `json:"next_at,omitzero"`
 	// Failures is how many attempts in a row have failed; Limit how many take
 	// the server down.
 	Failures uint32 `json:"failures"`

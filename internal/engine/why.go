@@ -232,9 +232,6 @@ func (t *task) inDepth(started time.Time) Check {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.id != 0 {
-		c.Next = started.Add(r.due)
-	}
 	c.History = r.past.told()
 	return c
 }

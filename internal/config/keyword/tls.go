@@ -11,7 +11,7 @@ const maxExpiryWarn = 3650
 // tlsRows are what SSL_GET may say of certificates.
 func tlsRows() []keyword {
 	return []keyword{
-		{name: "tls_verify", arg: boolean(), extension: true, def: "off", doc: "the certificate must be valid, for the server's name, and from a known issuer",
+		{name: "tls_verify", arg: onOtherwise(), extension: true, def: "off", doc: "the certificate must be valid, for the server's name, and from a known issuer",
 			set: func(f *frame, v *value) { f.ck.tls.Verify = v.yes }},
 		{name: "tls_ca", arg: text(), dup: lastReported, extension: true, def: "the system's", doc: "PEM file of the issuers that tls_verify trusts",
 			set: func(f *frame, v *value) { f.ck.tls.CA, f.ck.tls.Pos, f.ck.tlsCA = v.text, v.n.Pos, v.n }},
