@@ -43,7 +43,8 @@ also sent, without ` + "`enable_sni`" + `, since a server cannot show the right 
 ` + "`tls_server_name`" + ` is sent without ` + "`tls_verify`" + ` too.
 
 ` + "`tls_ca`" + ` is read at the start and by each reload. A file that cannot be read, or has no certificate in it, is found by
-` + "`sluiced -t`" + `, and refuses the start and the reload: no check is left unverified in silence.
+` + "`sluiced -t`" + `, and refuses the start and the reload: no check is left unverified in silence. For the same reason
+a word behind ` + "`tls_verify`" + ` that is none of on, off, true, false, yes and no is an error and counts as on.
 
 ` + "`tls_expiry_warn 14`" + ` logs, at most once a day for each certificate, that it ends within 14 days. It works without
 ` + "`tls_verify`" + `.
