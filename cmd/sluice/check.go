@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-lb/sluice/internal/build"
+	"github.com/sluice-lb/sluice/internal/control"
 	"github.com/sluice-lb/sluice/internal/daemon"
 )
 
@@ -57,10 +58,19 @@ func (a *app) check(cmd *cobra.Command, files []string, o checkOptions) int {
 }
 
 func newVersion(a *app) *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "print the version",
 		Args:  a.operands(0),
-		Run:   func(*cobra.Command, []string) { fmt.Fprintf(a.stdout, "sluice %s\n", build.String()) },
+		Run: func(*cobra.Command, []string) {
+			if asJSON {
+				a.encode(control.Version{Version: build.String(), Schema: control.Schema})
+				return
+			}
+			fmt.Fprintf(a.stdout, "sluice %s\n", build.String())
+		},
 	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print it as JSON, with the version of all that is JSON (docs/json.md)")
+	return cmd
 }

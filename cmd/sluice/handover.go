@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,6 +15,7 @@ import (
 
 func newHandover(a *app) *cobra.Command {
 	var wait float64
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "handover [options]",
 		Short: "have the daemon make way for a new one, the table as it is",
@@ -29,13 +31,33 @@ Exit statuses:
   2  the daemon has ended and no other answers yet
   3  the daemon cannot be reached`,
 		Args: a.operands(0),
-		RunE: func(cmd *cobra.Command, _ []string) error { return ended(a.handover(cmd, wait)) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return ended(a.handover(cmd, wait, asJSON)) },
 	}
 	cmd.Flags().Float64Var(&wait, "wait", 30, "`SECONDS` to wait for the next process; 0 for not at all")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print at the end who ended and who answers as JSON")
 	return cmd
 }
 
-func (a *app) handover(cmd *cobra.Command, wait float64) int {
+// handedOver is what handover prints as JSON.
+type handedOver struct {
+	// Ended is the daemon that made way.
+	Ended control.Handover `json:"ended"`
+	// Next is the daemon that answers now.
+	Next *successorState `json:"next,omitempty"`
+}
+
+type successorState struct {
+	// Version is its program's.
+	Version string `json:"version"`
+	// Started is when it was started.
+	Started time.Time `json:"started"`
+	// Operations counts what it wrote to the kernel's table since then.
+	Operations uint64 `json:"operations"`
+	// After is the time from the request to its first answer.
+	After time.Duration `json:"after_ns"`
+}
+
+func (a *app) handover(cmd *cobra.Command, wait float64, asJSON bool) int {
 	begun := time.Now()
 	ctx, cancel := limited(cmd)
 	defer cancel()
@@ -47,7 +69,15 @@ func (a *app) handover(cmd *cobra.Command, wait float64) int {
 	case err != nil:
 		return a.failed(cmd, err, exitUnreachable)
 	}
-	fmt.Fprintf(a.stdout, "sluiced %s (process %d) ends with the table as it is: %d services, %d destinations draining\n", h.Version, h.PID, h.Services, h.Draining)
+	out := a.stdout
+	if asJSON {
+		out = io.Discard
+	}
+	done := handedOver{Ended: h}
+	if asJSON {
+		defer func() { a.encode(done) }()
+	}
+	fmt.Fprintf(out, "sluiced %s (process %d) ends with the table as it is: %d services, %d destinations draining\n", h.Version, h.PID, h.Services, h.Draining)
 	if wait <= 0 {
 		return exitOK
 	}
@@ -56,7 +86,8 @@ func (a *app) handover(cmd *cobra.Command, wait float64) int {
 		fmt.Fprintf(a.stderr, "sluice handover: no other sluiced answers after %v; the table stays as it is, unchecked\n  see: systemctl status sluiced; without systemd start it: sluiced -f FILE\n", time.Since(begun).Round(time.Second))
 		return 2
 	}
-	fmt.Fprintf(a.stdout, "sluiced %s answers after %v, %d changes to the table\n", next.Version, time.Since(begun).Round(10*time.Millisecond), next.Kernel.Operations)
+	done.Next = &successorState{Version: next.Version, Started: next.Started, Operations: next.Kernel.Operations, After: time.Since(begun)}
+	fmt.Fprintf(out, "sluiced %s answers after %v, %d changes to the table\n", next.Version, time.Since(begun).Round(10*time.Millisecond), next.Kernel.Operations)
 	return exitOK
 }
 

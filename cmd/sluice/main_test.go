@@ -23,12 +23,23 @@ func typed(args ...string) (status int, stdout, stderr string) {
 // serve answers as a daemon with the given state would.
 func serve(t *testing.T, s *engine.Snapshot, r engine.Reload) (socket string) {
 	t.Helper()
+	return serveState(t, func() *engine.Snapshot { return s }, r)
+}
+
+// serveEach answers with another state each time.
+func serveEach(t *testing.T, state func() *engine.Snapshot) (socket string) {
+	t.Helper()
+	return serveState(t, state, engine.Reload{})
+}
+
+func serveState(t *testing.T, state func() *engine.Snapshot, r engine.Reload) (socket string) {
+	t.Helper()
 	socket = filepath.Join(t.TempDir(), "s.sock")
 	srv, err := control.Listen(socket)
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv.Status = func(context.Context) *engine.Snapshot { return s }
+	srv.Status = func(context.Context) *engine.Snapshot { return state() }
 	srv.Reload = func(context.Context) engine.Reload { return r }
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)

@@ -23,9 +23,9 @@ const (
 )
 
 const naming = `
-VS and RS are keepalived's names, addresses or unambiguous parts of them:
-"[192.0.2.10]:tcp:80", 192.0.2.10:80, 10.0.0.11. --server ADDRESS means that address
-in every virtual server that has it, on every port unless one is given.
+VS and RS are keepalived's names, addresses, labels or unambiguous parts of them:
+"[192.0.2.10]:tcp:80", 192.0.2.10:80, 10.0.0.11, web1. --server ADDRESS means that
+address in every virtual server that has it, on every port unless one is given.
 `
 
 // operation are the flags that the verbs share.

@@ -14,8 +14,8 @@ import (
 const exitUnsettled = 2
 
 type reloadOptions struct {
-	wait, quiet bool
-	limit       time.Duration
+	wait, quiet, asJSON bool
+	limit               time.Duration
 }
 
 func newReload(a *app) *cobra.Command {
@@ -41,6 +41,7 @@ Exit statuses:
 	flags.BoolVar(&o.wait, "wait", false, "wait until every newcomer is checked and nobody is held")
 	flags.DurationVar(&o.limit, "timeout", 5*time.Minute, "how `LONG` to wait with --wait; 0 for ever")
 	flags.BoolVar(&o.quiet, "quiet", false, "no progress")
+	flags.BoolVar(&o.asJSON, "json", false, "print how the reload ended as JSON; no progress")
 	return cmd
 }
 
@@ -51,16 +52,25 @@ func (a *app) reload(cmd *cobra.Command, o reloadOptions) int {
 	if err != nil {
 		return a.failed(cmd, err, exitUnreachable)
 	}
-	_ = render.Findings(a.stderr, r.Findings, colour(a.stderr))
+	if o.asJSON {
+		a.encode(r)
+	} else {
+		_ = render.Findings(a.stderr, r.Findings, colour(a.stderr))
+	}
 	if !r.OK {
+		if o.asJSON {
+			return 1
+		}
 		fmt.Fprintf(a.stderr, "refused, the old configuration goes on: %s\n", r.Error)
 		return 1
 	}
-	fmt.Fprintln(a.stdout, "reloaded"+came(r.Done))
+	if !o.asJSON {
+		fmt.Fprintln(a.stdout, "reloaded"+came(r.Done))
+	}
 	if !o.wait {
 		return exitOK
 	}
-	w := &settler{status: a.client().Status, limit: o.limit, quiet: o.quiet, terminal: terminal(a.stderr), out: a.stderr}
+	w := &settler{status: a.client().Status, limit: o.limit, quiet: o.quiet || o.asJSON, terminal: terminal(a.stderr), out: a.stderr}
 	return w.wait(cmd.Context())
 }
 

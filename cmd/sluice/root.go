@@ -83,7 +83,7 @@ servers get, and checks configuration files and machines.`,
 	}{
 		{groupLook, []*cobra.Command{newStatus(a), newTop(a), newExplain(a), newTest(a), newEvents(a)}},
 		{groupOperate, []*cobra.Command{newDrain(a), newUndrain(a), newWeight(a), newDrains(a)}},
-		{groupFile, []*cobra.Command{newCheck(a), newPlan(a), newReload(a), newDoctor(a)}},
+		{groupFile, []*cobra.Command{newCheck(a), newPlan(a), newReload(a), newDoctor(a), newGenhash(a)}},
 		{groupOther, []*cobra.Command{newHandover(a), newCompletion(a), newVersion(a)}},
 	} {
 		for _, v := range group.verbs {

@@ -140,13 +140,17 @@ func (a *app) live(cmd *cobra.Command, m *top.Model, interval time.Duration) int
 	}
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
-	explained := ""
+	var explained []string // what is shown in place of the list
+	width, height := 80, 24
 	for {
 		if w, h, err := term.GetSize(fd); err == nil {
+			width, height = w, h
 			m.Resize(w, h)
 		}
-		if explained == "" {
+		if explained == nil {
 			a.draw(m.View())
+		} else {
+			a.draw(fitting(explained, width, height))
 		}
 		select {
 		case s := <-signals:
@@ -165,8 +169,8 @@ func (a *app) live(cmd *cobra.Command, m *top.Model, interval time.Duration) int
 			if !ok {
 				return exitOK
 			}
-			if explained != "" {
-				explained = ""
+			if explained != nil {
+				explained = nil
 				continue
 			}
 			switch m.Key(k) {
@@ -177,7 +181,6 @@ func (a *app) live(cmd *cobra.Command, m *top.Model, interval time.Duration) int
 			case top.Explain:
 				vs, rs, _ := m.Selected()
 				explained = a.explained(ctx, vs, rs)
-				a.draw(append(strings.Split(explained, "\n"), "any key goes back"))
 			}
 		}
 	}
@@ -198,17 +201,35 @@ func (a *app) draw(lines []string) {
 	fmt.Fprint(a.stdout, b.String())
 }
 
-// explained says why a server is as it is.
-func (a *app) explained(ctx context.Context, vs, rs string) string {
+// explained says why a server is as it is, in lines.
+func (a *app) explained(ctx context.Context, vs, rs string) []string {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	s, err := a.client().Status(ctx)
+	x, err := a.client().Explain(ctx, vs, rs)
 	if err != nil {
-		return err.Error()
+		return strings.Split(err.Error(), "\n")
 	}
 	var b strings.Builder
-	if _, err := render.Status(&b, s, render.Options{Wide: true, Filter: rs}); err != nil {
-		return err.Error()
+	// Without colours: lines are cut.
+	if err := render.Explain(&b, x, false); err != nil {
+		return []string{err.Error()}
 	}
-	return b.String()
+	return strings.Split(strings.TrimRight(b.String(), "\n"), "\n")
+}
+
+// fitting are lines that fit on a screen, with one below that says how to go on.
+func fitting(lines []string, width, height int) []string {
+	last := "any key goes back"
+	if room := max(height-1, 0); len(lines) > room {
+		last = fmt.Sprintf("%s; %d more lines: sluice explain", last, len(lines)-room)
+		lines = lines[:room]
+	}
+	out := make([]string, 0, len(lines)+1)
+	for _, l := range append(lines[:len(lines):len(lines)], last) {
+		if r := []rune(l); len(r) > width {
+			l = string(r[:max(width-1, 0)]) + "…"
+		}
+		out = append(out, l)
+	}
+	return out
 }

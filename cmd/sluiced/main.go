@@ -54,6 +54,9 @@ func init() {
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
 func run(args []string, stdout, stderr io.Writer) int {
+	if len(args) > 0 && (args[0] == "-T" || args[0] == "--genhash") {
+		return genhash(args[1:], stdout, stderr)
+	}
 	o, flags, groups, err := parse(args)
 	told, refusals := notes(flags)
 	switch {
@@ -65,6 +68,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return 0
 	case flags.NArg() > 0:
 		fmt.Fprintf(stderr, "sluiced: unexpected argument %q\n  a configuration is named with -f: sluiced -f %s\n", flags.Arg(0), flags.Arg(0))
+		return exitUsage
+	case given(flags, "genhash"):
+		fmt.Fprintln(stderr, "sluiced: --genhash must be the first option")
 		return exitUsage
 	case o.version:
 		fmt.Fprintf(stdout, "sluiced %s\n", build.String())

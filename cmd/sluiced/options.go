@@ -159,6 +159,7 @@ func define(o *options) []group {
 	served.VarP(&o.mask, "umask", "u", "`MASK` of new files, whatever umask says")
 	served.Var(&o.signum, "signum", "print the number of signal `NAME` (STOP, RELOAD or DATA) and exit")
 	served.BoolVar(&o.daemon.IgnoreInterrupt, "ignore-sigint", false, "an interrupt (^C) does not stop the daemon")
+	served.BoolP("genhash", "T", false, "print the digest of a page and exit; must come first, and has its own options: see -T --help")
 	served.BoolVarP(&o.version, "version", "v", false, "print the version and exit")
 	served.BoolP("help", "h", false, "print this and exit")
 
@@ -216,7 +217,6 @@ var useless = []struct {
 	{"snmp-agent-socket", "A", "SOCKET", "`SOCKET` of an SNMP agent: SNMP is not served", "SNMP is not served: read the state by sluice status", false},
 	{"core-dump", "m", "bool", "the unit says it by LimitCORE= and Environment=GOTRACEBACK=crash", "core dumps are not set up: put LimitCORE=infinity and Environment=GOTRACEBACK=crash in the unit", false},
 	{"core-dump-pattern", "M", optional, "`PATTERN` of core dumps: see -m", "core dumps are not set up: put LimitCORE=infinity and Environment=GOTRACEBACK=crash in the unit, and the pattern in sysctl kernel.core_pattern", false},
-	{"genhash", "T", "bool", "refused: use keepalived's genhash", "sluiced makes no digests: use the genhash of keepalived, or start with a wrong digest and take the right one from the log", true},
 }
 
 const facilityNote = "sluiced logs to standard error: set the facility by SyslogFacility= in the unit"

@@ -101,6 +101,9 @@ func yesNo(b bool) string {
 	return "no"
 }
 
+// Word writes a token as a file of configuration has it, in quotes where it must be.
+func Word(s string) string { return word(s) }
+
 // word quotes a token that the ordinary rules would take apart, or take for a
 // condition or a loop at the start of a line.
 func word(s string) string {

@@ -11,11 +11,11 @@ import (
 
 // Handover is what a daemon that makes way leaves to the next one.
 type Handover struct {
-	PID int `json:"pid"`
+	PID int `json:"pid"` // its number as a process
 	// Status is the exit status it ends with.
 	Status  int       `json:"exit_status"`
-	Version string    `json:"version"`
-	Started time.Time `json:"started"`
+	Version string    `json:"version"` // of its program
+	Started time.Time `json:"started"` // when it was started
 	// StateFile is "" without one: the next process goes by the table alone.
 	StateFile string `json:"state_file,omitempty"`
 	// Services are those it leaves in the table, Draining the destinations that are

@@ -84,14 +84,17 @@ type Options struct {
 	Log      *slog.Logger
 	CommandLine
 
-	// events remember what Log is told; Run makes them.
-	events *event.Log
+	// events remember what Log is told, and limiter holds back what repeats; Run makes
+	// them.
+	events  *event.Log
+	limiter *event.Limiter
 }
 
 // listen puts the events, and a limit to what repeats, in front of the log. At the end,
 // flush writes what the limit holds back.
 func (o *Options) listen() (flush func()) {
 	limiter := event.NewLimiter()
+	o.limiter = limiter
 	o.events = event.NewLog(event.Size)
 	o.Log = slog.New(o.events.Handler(limiter.Handler(o.Log.Handler())))
 	return limiter.Close

@@ -16,9 +16,18 @@ func (d *daemon) newWeb() *web.Server {
 // measured is what a scrape tells of.
 func (d *daemon) measured() metrics.Reading {
 	if config.MetricsDetail(d.detail.Load()) == config.MetricsServer {
-		return metrics.Reading{Snapshot: d.engine.Snapshot(), Detail: config.MetricsServer, Told: d.outward.told(), Pace: d.pace}
+		return metrics.Reading{Snapshot: d.engine.Snapshot(), Detail: config.MetricsServer, Told: d.told(), Pace: d.pace}
 	}
-	return metrics.Reading{Snapshot: d.engine.Overview(), Detail: config.MetricsService, Told: d.outward.told(), Pace: d.pace}
+	return metrics.Reading{Snapshot: d.engine.Overview(), Detail: config.MetricsService, Told: d.told(), Pace: d.pace}
+}
+
+// told is what the world was told, the log and events included.
+func (d *daemon) told() *metrics.Told {
+	t := d.outward.told()
+	if d.opts.events != nil {
+		t.Events, t.LinesSuppressed = d.opts.events.Counts(), d.opts.limiter.Suppressed()
+	}
+	return t
 }
 
 // told is what scripts, mails and FIFOs have come to.

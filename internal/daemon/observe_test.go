@@ -45,6 +45,9 @@ func TestMetricsFollowTheConfiguration(t *testing.T) {
 	if !strings.Contains(got, "\nsluice_virtual_servers 1\n") || !strings.Contains(got, "sluice_virtual_server_quorum_up{") || strings.Contains(got, "sluice_real_server_up{") {
 		t.Errorf("the socket tells:\n%s", got)
 	}
+	if !strings.Contains(got, `sluice_events_total{level="info"} `) || strings.Contains(got, `sluice_events_total{level="info"} 0`) || !strings.Contains(got, "\nsluice_log_lines_suppressed_total 0\n") {
+		t.Errorf("of the log the socket tells:\n%s", got)
+	}
 	listen := fmt.Sprintf("global_defs {\n #sluice http_listen 127.0.0.1:%d\n #sluice metrics_detail server\n}\n", free)
 	p.write(listen + confText(port))
 	if r, err := control.NewClient(p.socket).Reload(t.Context()); err != nil || !r.OK {

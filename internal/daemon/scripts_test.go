@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/sluice-lb/sluice/internal/engine"
+	"github.com/sluice-lb/sluice/internal/testkit"
 )
 
 // TestStartupAndShutdownScripts: one before the services, one after them; one that
@@ -88,6 +89,45 @@ virtual_server 192.0.2.10 80 {
 	}
 	if strings.Contains(out.String(), "10.0.0.2:80 cannot run") {
 		t.Errorf("the test of a file is found wanting:\n%s", out.String())
+	}
+}
+
+// TestX02WhomScriptsRunAs: with a file that is checked every user is told, and what for.
+func TestX02WhomScriptsRunAs(t *testing.T) {
+	testkit.NeedRoot(t)
+	file := filepath.Join(t.TempDir(), "test.conf")
+	text := `global_defs {
+ script_user daemon
+ enable_script_security
+}
+virtual_server 192.0.2.10 80 {
+ lvs_sched rr
+ lvs_method NAT
+ protocol TCP
+ quorum_up "/usr/bin/true" root
+ real_server 10.0.0.1 80 {
+  notify_down /usr/bin/true
+  MISC_CHECK {
+   misc_path "/usr/bin/true s3cret"
+   user nobody
+  }
+ }
+}
+`
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if status := Check(&out, file, CheckOptions{Summary: true}); status != 0 {
+		t.Errorf("status %d", status)
+	}
+	for _, want := range []string{"user root (uid 0)", "user daemon (uid 1)", "user nobody (uid 65534)"} {
+		if strings.Count(out.String(), want) != 1 {
+			t.Errorf("no %q, or not once, in\n%s", want, out.String())
+		}
+	}
+	if strings.Contains(out.String(), "s3cret") {
+		t.Errorf("an argument is told:\n%s", out.String())
 	}
 }
 

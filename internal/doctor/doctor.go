@@ -29,16 +29,16 @@ const (
 
 // Line is a line of a file that makes a setting stay.
 type Line struct {
-	File string `json:"file"`
-	Text string `json:"text"`
+	File string `json:"file"` // the file
+	Text string `json:"text"` // the line
 }
 
 // Finding is what a rule found.
 type Finding struct {
 	// ID is the rule's, which docs/doctor.md explains. It never changes.
 	ID     string `json:"id"`
-	Group  string `json:"group"`
-	Status Status `json:"status"`
+	Group  string `json:"group"`  // the rule's
+	Status Status `json:"status"` // how bad it is
 	// Found is the fact, for Unknown why there is none; Wanted what should be, "" for
 	// a finding that wants nothing.
 	Found  string `json:"found"`
@@ -62,7 +62,7 @@ type Report struct {
 	File string `json:"config_file,omitempty"`
 	// Namespace is the network namespace that was looked at, "" for this one.
 	Namespace string `json:"network_namespace,omitempty"`
-	Kernel    string `json:"kernel,omitempty"`
+	Kernel    string `json:"kernel,omitempty"` // the kernel's release
 	// Findings are in the order of the rules.
 	Findings []Finding `json:"findings"`
 }

@@ -375,6 +375,28 @@ func TestAThousandServersAreOneFinding(t *testing.T) {
 	}
 }
 
+// TestConcernsHaveLabels: whom a finding concerns is called as its people call it.
+func TestConcernsHaveLabels(t *testing.T) {
+	cfg := parse(t, strings.ReplaceAll(web, "EXTRA", ""))
+	cfg.VirtualServers[0].Label, cfg.VirtualServers[0].RealServers[0].Label = "shop", "rack 4"
+	in := sound(cfg)
+	both(set("net.ipv4.ip_forward", "0"), away)(&in)
+	r := Examine(in)
+	if f := find(r, "ip_forward", Fail); f == nil || f.Concerns[0] != "real server 10.0.0.1:80 (rack 4) of [192.0.2.10]:tcp:80 (shop)" {
+		t.Errorf("%+v", f)
+	}
+	if f := find(r, "virtual_address", Fail); f == nil || f.Concerns[0] != "[192.0.2.10]:tcp:80 (shop)" {
+		t.Errorf("%+v", f)
+	}
+	if got, want := pinged(useOf(cfg, in.Facts)), 0; len(got) != want {
+		t.Errorf("%v", got)
+	}
+	cfg.VirtualServers[0].RealServers[0].Checkers = []*config.Checker{{Kind: config.PingCheck}}
+	if got := pinged(useOf(cfg, in.Facts)); len(got) != 1 || !strings.Contains(got[0], "(rack 4) of ") || !strings.HasSuffix(got[0], " (shop)") {
+		t.Errorf("%v", got)
+	}
+}
+
 // TestNamespaces: commands enter the namespace that they are about, and files that do
 // not reach it are not named.
 func TestNamespaces(t *testing.T) {

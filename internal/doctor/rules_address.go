@@ -127,7 +127,7 @@ func (x *exam) on(a netip.Addr) (devices []string, usable bool) {
 func (x *exam) owners(addresses []netip.Addr) (names []string) {
 	for _, a := range addresses {
 		for _, vs := range x.use.owners[a] {
-			if n := vs.Key.String(); !slices.Contains(names, n) {
+			if n := vsName(vs); !slices.Contains(names, n) {
 				names = append(names, n)
 			}
 		}

@@ -82,7 +82,7 @@ func pinged(u *use) (names []string) {
 	for _, vs := range u.virtual {
 		for _, rs := range vs.RealServers {
 			if slices.ContainsFunc(rs.Checkers, func(c *config.Checker) bool { return c.Kind == config.PingCheck }) {
-				names = append(names, fmt.Sprintf("real server %s of %s", rs.Key, vs.Key))
+				names = append(names, fmt.Sprintf("real server %s of %s", labelled(rs.Key.String(), rs.Label), vsName(vs)))
 			}
 		}
 	}

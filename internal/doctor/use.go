@@ -32,6 +32,7 @@ type server struct {
 	vs    *config.VirtualServer
 	addr  netip.AddrPort
 	fwd   config.Forwarding
+	label string
 	sorry bool
 	route host.Route
 }
@@ -41,7 +42,17 @@ func (s server) String() string {
 	if s.sorry {
 		what = "sorry server"
 	}
-	return fmt.Sprintf("%s %s of %s", what, s.addr, s.vs.Key)
+	return fmt.Sprintf("%s %s of %s", what, labelled(s.addr.String(), s.label), vsName(s.vs))
+}
+
+// vsName is a virtual server's name with what its people call it.
+func vsName(vs *config.VirtualServer) string { return labelled(vs.Key.String(), vs.Label) }
+
+func labelled(name, label string) string {
+	if label == "" {
+		return name
+	}
+	return name + " (" + label + ")"
 }
 
 // useOf reads a configuration, nil for none.
@@ -69,7 +80,7 @@ func useOf(cfg *config.Config, f *host.Facts) *use {
 		u.script(vs.QuorumUp)
 		u.script(vs.QuorumDown)
 		for _, rs := range vs.RealServers {
-			u.add(server{vs: vs, addr: rs.Key.AddrPort, fwd: rs.Forward}, f)
+			u.add(server{vs: vs, addr: rs.Key.AddrPort, fwd: rs.Forward, label: rs.Label}, f)
 			u.script(rs.NotifyUp)
 			u.script(rs.NotifyDown)
 			for _, c := range rs.Checkers {
@@ -111,7 +122,7 @@ func (u *use) script(s *config.Script) {
 func (u *use) which(pass func(*config.VirtualServer) bool) (names []string) {
 	for _, vs := range u.virtual {
 		if pass(vs) {
-			names = append(names, vs.Key.String())
+			names = append(names, vsName(vs))
 		}
 	}
 	return names

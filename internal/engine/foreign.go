@@ -13,12 +13,12 @@ func (e *Engine) StatusForeign(ctx context.Context) *Snapshot {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
 	s := e.Status(ctx)
-	s.Foreign = &Foreign{}
+	s.Foreign = &Foreign{Services: []Service{}}
 	services, err := e.foreign(ctx)
 	if err != nil {
 		s.Foreign.Error = err.Error()
 	}
-	s.Foreign.Services = services
+	s.Foreign.Services = append(s.Foreign.Services, services...)
 	return s
 }
 
@@ -57,7 +57,7 @@ func foreign(ctx context.Context, r Reader, ours map[ipvs.ServiceKey]bool) (out 
 		if err != nil {
 			return out, err
 		}
-		f := Service{Name: s.ServiceKey.String(), Scheduler: s.Scheduler}
+		f := Service{Name: s.ServiceKey.String(), Scheduler: s.Scheduler, Destinations: []Destination{}}
 		for _, d := range ds {
 			// Nobody here wants another weight than the one that it has.
 			f.Destinations = append(f.Destinations, Destination{Address: d.DestinationKey.String(), Wanted: int64(d.Weight), Kernel: int64(d.Weight),

@@ -36,8 +36,8 @@ type hold struct {
 
 // Hold is why servers that are no longer configured still serve.
 type Hold struct {
-	Since time.Time `json:"since"`
-	Until time.Time `json:"until"`
+	Since time.Time `json:"since"` // when it began
+	Until time.Time `json:"until"` // when it ends at the latest, unless nobody else can serve
 	// Over: Until has passed, and they go on since nobody else can serve.
 	Over bool `json:"over,omitempty"`
 	// Servers are held, WaitsFor are configured and unproven.
@@ -263,7 +263,7 @@ func (h *hold) view(vs *server, proven func(server int) bool) *Hold {
 	if h == nil {
 		return nil
 	}
-	v := &Hold{Since: h.since, Until: h.until, Over: h.over}
+	v := &Hold{Since: h.since, Until: h.until, Over: h.over, Servers: []string{}, WaitsFor: []string{}}
 	for i, rs := range vs.Servers {
 		switch name := rs.Config.Key.String(); {
 		case h.servers[rs.Config.Key]:

@@ -84,24 +84,24 @@ func (o Order) said() string {
 
 // Override is an Order as readers see it, with the connections that its server has.
 type Override struct {
-	VS     string `json:"virtual_server"`
-	Server string `json:"real_server"`
+	VS     string `json:"virtual_server"` // keepalived's name of the virtual server
+	Server string `json:"real_server"`    // the real server
 	// VSLabel and Label are what their people call the two, "" for nothing.
 	VSLabel string    `json:"virtual_server_label,omitempty"`
 	Label   string    `json:"label,omitempty"`
-	Kind    Verb      `json:"kind"`
-	Weight  int64     `json:"weight"`
-	Who     string    `json:"who"`
-	Reason  string    `json:"reason,omitempty"`
-	Since   time.Time `json:"since"`
-	Until   time.Time `json:"until,omitzero"`
+	Kind    Verb      `json:"kind"`             // what was asked for
+	Weight  int64     `json:"weight"`           // the weight that was asked for; 0 with a drain
+	Who     string    `json:"who"`              // the user who asked, or http: and an address
+	Reason  string    `json:"reason,omitempty"` // what was given as the reason
+	Since   time.Time `json:"since"`            // when it was asked for
+	Until   time.Time `json:"until,omitzero"`   // when it ends by itself
 	// Absent: the server is not configured now; the order waits for it.
 	Absent bool `json:"not_configured,omitempty"`
 	// Kernel is the highest weight found over the services, -1 for none.
 	Kernel     int64  `json:"weight_kernel"`
-	Active     uint64 `json:"active"`
-	Inactive   uint64 `json:"inactive"`
-	Persistent uint64 `json:"persistent"`
+	Active     uint64 `json:"active"`     // active connections, all services together
+	Inactive   uint64 `json:"inactive"`   // inactive connections
+	Persistent uint64 `json:"persistent"` // persistence entries
 }
 
 // place is where a server is in the table.
@@ -128,9 +128,17 @@ func (e *Engine) Restore(orders []Order) {
 // the table, the orders that it made or ended. A *CommandError says that nothing was
 // done and why.
 func (e *Engine) Operate(ctx context.Context, c Command) ([]Override, error) {
-	var done []Order
+	var done []Override
 	var refusal error
-	if err := e.call(ctx, func(e *Engine) { done, refusal = e.operate(c) }); err != nil {
+	if err := e.call(ctx, func(e *Engine) {
+		var orders []Order
+		orders, refusal = e.operate(c)
+		for _, o := range orders {
+			v := o.override()
+			v.VSLabel, v.Label = e.labelsFor(o)
+			done = append(done, v)
+		}
+	}); err != nil {
 		return nil, err
 	}
 	if refusal != nil {
@@ -139,8 +147,7 @@ func (e *Engine) Operate(ctx context.Context, c Command) ([]Override, error) {
 	// What cannot be read is left out: the order is in force all the same.
 	now, _ := e.Overrides(ctx)
 	out := make([]Override, 0, len(done))
-	for _, o := range done {
-		v := o.override()
+	for _, v := range done {
 		i := slices.IndexFunc(now, func(n Override) bool { return n.VS == v.VS && n.Server == v.Server && n.Kind == v.Kind })
 		if i >= 0 {
 			v = now[i]

@@ -45,7 +45,7 @@ func changedVS(was, is *config.VirtualServer) PlanVirtualServer {
 		case j < 0:
 			c.Added = append(c.Added, rc.Key.String())
 		case was.RealServers[j] != rc:
-			c.Changed = append(c.Changed, PlanRealServer{rc.Key.String(), settings(bare(is, was.RealServers[j]), bare(is, rc))})
+			c.Changed = append(c.Changed, PlanRealServer{rc.Key.String(), append([]PlanSetting{}, settings(bare(is, was.RealServers[j]), bare(is, rc))...)})
 		}
 	}
 	now := placesOf(is)

@@ -162,9 +162,6 @@ func (r *rehearsal) run(ctx context.Context) (*Plan, error) {
 	r.parked = e.applier.Parked()
 	out := &Plan{
 		At: time.Now(), ConfigFile: e.opts.ConfigFile, Generation: e.generation, Observe: e.opts.Observe,
-		Pools: []PlanPool{}, Cut: []PlanDestination{}, Drains: []PlanDrain{}, Joins: []PlanServer{}, Held: []PlanHeld{},
-		Added: []string{}, Removed: []string{}, Changed: []PlanVirtualServer{}, Checks: []PlanCheck{}, Orders: []PlanOrder{},
-		Settings: []PlanSetting{}, Restart: []string{}, Operations: []PlanOperation{},
 	}
 	if !e.kernel.OK {
 		out.KernelError = e.kernel.Error

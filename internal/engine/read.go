@@ -118,7 +118,7 @@ func (p *piece) read(cfg *config.Config, now time.Time) VirtualServer {
 			vs.Services = append(vs.Services, serviceOf(p.views[i].ServiceView))
 			continue
 		}
-		out := Service{Name: s.String(), Key: s.ServiceKey}
+		out := Service{Name: s.String(), Key: s.ServiceKey, Destinations: []Destination{}}
 		for dk, weight := range p.settled(s.ServiceKey) {
 			out.Destinations = append(out.Destinations, Destination{Address: dk.String(), Wanted: weight, Kernel: weight})
 		}
@@ -211,7 +211,7 @@ func pathOf(cfg *config.Config, trackFile string) string {
 }
 
 func serviceOf(v apply.ServiceView) Service {
-	s := Service{Name: v.Service.String(), Key: v.Service.ServiceKey}
+	s := Service{Name: v.Service.String(), Key: v.Service.ServiceKey, Destinations: []Destination{}}
 	for _, d := range v.Drift {
 		out := Drift{What: d.What, Found: d.Found, Wanted: d.Wanted, Since: d.Since}
 		if d.Destination.Addr.IsValid() {
@@ -283,7 +283,7 @@ func reread(svc Service, ds []ipvs.DestinationInfo) Service {
 		found[d.DestinationKey.String()] = d
 	}
 	out := svc
-	out.Destinations = nil
+	out.Destinations = []Destination{}
 	for _, d := range svc.Destinations {
 		d.Kernel = -1
 		if f, ok := found[d.Address]; ok {

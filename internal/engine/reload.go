@@ -29,10 +29,10 @@ type reloaded struct {
 // Reloaded is what a reload came to: what was written to the table, what was put back
 // of it included, and how many virtual servers came, changed and went.
 type Reloaded struct {
-	Operations uint64 `json:"operations"`
-	Added      int    `json:"virtual_servers_added"`
-	Changed    int    `json:"virtual_servers_changed"`
-	Removed    int    `json:"virtual_servers_removed"`
+	Operations uint64 `json:"operations"`              // writes to the kernel's table
+	Added      int    `json:"virtual_servers_added"`   // how many came
+	Changed    int    `json:"virtual_servers_changed"` // how many are others now
+	Removed    int    `json:"virtual_servers_removed"` // how many went
 }
 
 // Reload swaps in a configuration that has been validated and returns when it is

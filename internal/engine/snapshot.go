@@ -11,11 +11,11 @@ import (
 // immutable once published: readers share it and never ask the loop. The field
 // tags are the control API's JSON.
 type Snapshot struct {
-	Version string    `json:"version"`
-	Started time.Time `json:"started"`
+	Version string    `json:"version"` // of the daemon's program
+	Started time.Time `json:"started"` // when the daemon was started
 	// At is when the snapshot was made.
 	At         time.Time `json:"at"`
-	ConfigFile string    `json:"config_file"`
+	ConfigFile string    `json:"config_file"` // the file that it reads
 	// Generation counts the configurations applied, from 1; a start counts on where
 	// the state file ends.
 	Generation uint64 `json:"generation"`
@@ -29,7 +29,7 @@ type Snapshot struct {
 	Measured *Measured `json:"-"`
 	// Observe: nothing is written to the kernel.
 	Observe bool   `json:"observe"`
-	Kernel  Kernel `json:"kernel"`
+	Kernel  Kernel `json:"kernel"` // whether the kernel's table can be written and read
 	// Overdue is how late the scheduler's most overdue check is.
 	Overdue        time.Duration   `json:"overdue_ns"`
 	VirtualServers []VirtualServer `json:"virtual_servers"`
@@ -53,9 +53,9 @@ type Foreign struct {
 
 // Reload is how the last reload ended; the start counts as the first.
 type Reload struct {
-	At    time.Time `json:"at"`
-	OK    bool      `json:"ok"`
-	Error string    `json:"error,omitempty"`
+	At    time.Time `json:"at"`              // when it ended
+	OK    bool      `json:"ok"`              // false: it was refused, and the configuration before goes on
+	Error string    `json:"error,omitempty"` // why it was refused
 	// Findings are those of the file, and Done what was done; both only in the answer
 	// to who asked for the reload.
 	Findings []diag.Finding `json:"findings,omitempty"`
@@ -64,10 +64,10 @@ type Reload struct {
 
 // Kernel tells whether the kernel's table can be written and read.
 type Kernel struct {
-	OK bool `json:"ok"`
+	OK bool `json:"ok"` // the last attempt went well
 	// Error is the last failure while not OK, with what is done about it.
 	Error string    `json:"error,omitempty"`
-	Since time.Time `json:"since"`
+	Since time.Time `json:"since"` // when OK changed last
 	// Operations counts what was written since the start.
 	Operations uint64 `json:"operations"`
 	// Errors counts the attempts to write or read it that failed since the start.
@@ -90,14 +90,14 @@ type VirtualServer struct {
 	Group string `json:"group,omitempty"`
 	// Protocol is "TCP", "UDP" or "SCTP", "" for a mark.
 	Protocol  string `json:"protocol,omitempty"`
-	Scheduler string `json:"scheduler"`
+	Scheduler string `json:"scheduler"` // lvs_sched's name
 	// Quorum, Hysteresis and Alive are weights: Alive is the sum over the real
 	// servers that are up.
 	Quorum     uint32    `json:"quorum"`
 	Hysteresis uint32    `json:"hysteresis"`
 	Alive      int64     `json:"alive_weight"`
-	QuorumUp   bool      `json:"quorum_up"`
-	Since      time.Time `json:"since"`
+	QuorumUp   bool      `json:"quorum_up"` // enough weight is alive: it serves
+	Since      time.Time `json:"since"`     // when QuorumUp changed last
 	// Suspended: its address is not on this host, so that nothing of it is checked
 	// (ha_suspend).
 	Suspended bool `json:"suspended,omitempty"`
@@ -106,7 +106,7 @@ type VirtualServer struct {
 	// alarm of its own.
 	MinAlive   int       `json:"min_alive,omitempty"`
 	AtFloor    bool      `json:"at_floor,omitempty"`
-	FloorSince time.Time `json:"floor_since,omitzero"`
+	FloorSince time.Time `json:"floor_since,omitzero"` // when it came to it
 	// SorryServing: the sorry server is in, the real servers are out.
 	SorryServing bool `json:"sorry_serving"`
 	// Hold is set while servers that a reload took away go on serving.
@@ -124,8 +124,8 @@ type VirtualServer struct {
 
 // SorryServer is the last resort's state.
 type SorryServer struct {
-	Address string `json:"address"`
-	Serving bool   `json:"serving"`
+	Address string `json:"address"` // address and port
+	Serving bool   `json:"serving"` // it is in the table
 }
 
 // State is a real server's situation in one word.
@@ -155,19 +155,19 @@ const (
 
 // RealServer is one real server's state within its virtual server.
 type RealServer struct {
-	Address string `json:"address"`
+	Address string `json:"address"` // address and port, as configured
 	// Label is what its people call it, "" for nothing.
 	Label string `json:"label,omitempty"`
-	State State  `json:"state"`
+	State State  `json:"state"` // its situation in one word
 	// Reason is why it is in this state, for people.
 	Reason string    `json:"reason"`
-	Since  time.Time `json:"since"`
-	Method string    `json:"method"`
+	Since  time.Time `json:"since"`  // when State changed last
+	Method string    `json:"method"` // how packets are forwarded to it
 	// WeightConfigured is the file's; WeightWanted what should be in the kernel,
 	// -1 when it should not be there.
 	WeightConfigured int64 `json:"weight_configured"`
 	WeightWanted     int64 `json:"weight_wanted"`
-	Inhibit          bool  `json:"inhibit_on_failure"`
+	Inhibit          bool  `json:"inhibit_on_failure"` // a failure takes it to weight 0 and not out of the table
 	// HeldUntil is when flap damping lets it back; RisesUntil when its slow start
 	// ends. Zero for neither.
 	HeldUntil  time.Time `json:"held_until,omitzero"`
@@ -182,31 +182,33 @@ type RealServer struct {
 
 // Dynamic is the weight that a check asks for by misc_dynamic.
 type Dynamic struct {
-	Checker string `json:"checker"`
-	Weight  int64  `json:"weight"`
+	Checker string `json:"checker"` // kind and target of the check
+	Weight  int64  `json:"weight"`  // what it asks for
 }
 
 // TrackFile is a file's present contribution to a weight.
 type TrackFile struct {
-	Name         string `json:"name"`
-	Path         string `json:"path"`
-	Value        int64  `json:"value"`
-	Contribution int64  `json:"contribution"`
-	Fault        bool   `json:"fault,omitempty"`
+	Name         string `json:"name"`            // the track_file block's name
+	Path         string `json:"path"`            // the file
+	Value        int64  `json:"value"`           // the number in it
+	Contribution int64  `json:"contribution"`    // what it adds to the weight
+	Fault        bool   `json:"fault,omitempty"` // its value takes the server down
 }
 
 // Checker is one checker's state.
 type Checker struct {
-	Kind   string `json:"kind"`
-	Target string `json:"target"`
+	Kind   string `json:"kind"`   // the block's keyword
+	Target string `json:"target"` // what is asked: address and port, url or the path of a script
 	// Verdict is "up", "down" or "unknown".
 	Verdict string `json:"verdict"`
 	// Last is the last outcome's result ("ok", "failed", "unable"), "" before
 	// the first run; LastReason its reason.
 	Last       string        `json:"last"`
 	LastReason string        `json:"last_reason,omitempty"`
-	LastAt     time.Time     `json:"last_at,omitzero"`
-	Took       time.Duration `json:"took_ns"`
+	LastAt     time.Time     `json:"last_at,omitzero"` // when the last run ended
+	Took       time.Duration `json:"took_ns"`          // how long the last run took
+	// Next is when it runs next, zero if it does not; one that is past runs now.
+	Next time.Time `json:"next_at,omitzero"`
 	// Failures is how many attempts in a row have failed; Limit how many take
 	// the server down.
 	Failures uint32 `json:"failures"`
@@ -240,14 +242,14 @@ type Drift struct {
 	// What is "service missing", "service changed", "destination missing",
 	// "destination added" or "destination changed".
 	What   string    `json:"what"`
-	Found  string    `json:"found"`
-	Wanted string    `json:"wanted"`
-	Since  time.Time `json:"since"`
+	Found  string    `json:"found"`  // what is in the table
+	Wanted string    `json:"wanted"` // what should be
+	Since  time.Time `json:"since"`  // when it was seen first
 }
 
 // Destination is one destination of a service, as wanted and as found.
 type Destination struct {
-	Address string `json:"address"`
+	Address string `json:"address"` // address and port
 	// Wanted is the weight that should be there, -1 when it should be gone.
 	Wanted int64 `json:"weight_wanted"`
 	// Kernel is the weight found there, -1 when it is not there (or, while the
@@ -263,7 +265,7 @@ type Destination struct {
 
 // Drain is one destination on its way out.
 type Drain struct {
-	Since time.Time `json:"since"`
+	Since time.Time `json:"since"` // when it began
 	// Why is what made it leave: "removed by reload", "withdrawn for the sorry
 	// server", "not in the configuration at start".
 	Why string `json:"why"`

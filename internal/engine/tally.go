@@ -12,8 +12,8 @@ import (
 type Checks struct {
 	// Kind is the block's keyword.
 	Kind   string `json:"kind"`
-	OK     uint64 `json:"ok"`
-	Failed uint64 `json:"failed"`
+	OK     uint64 `json:"ok"`     // runs that were good
+	Failed uint64 `json:"failed"` // runs that failed
 	// Unable are those that could not be run and say nothing of their server.
 	Unable uint64 `json:"unable"`
 	// Took are those that were good or failed.

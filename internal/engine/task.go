@@ -197,6 +197,9 @@ func (t *task) status() Checker {
 	if len(r.members) > 1 {
 		c.Shared = len(r.members)
 	}
+	if r.id != 0 {
+		c.Next = r.engine.started.Add(r.due)
+	}
 	if r.ends != 0 {
 		c.CertificateEnds = time.Unix(int64(r.ends), 0)
 	}

@@ -28,25 +28,25 @@ type TrialLine struct {
 	// Line is "check" (one begins), "step" (of that check), "result" (it ended) or
 	// "end" (of all).
 	Line string    `json:"line"`
-	At   time.Time `json:"at,omitzero"`
+	At   time.Time `json:"at,omitzero"` // when
 	// VirtualServer and RealServer are in the first line, as they are called.
 	VirtualServer string `json:"virtual_server,omitempty"`
 	RealServer    string `json:"real_server,omitempty"`
 	// Check counts from 1, of Checks.
 	Check  int    `json:"check,omitempty"`
 	Checks int    `json:"checks,omitempty"`
-	Kind   string `json:"kind,omitempty"`
-	Target string `json:"target,omitempty"`
+	Kind   string `json:"kind,omitempty"`   // the check's keyword
+	Target string `json:"target,omitempty"` // what it asks
 	// After is the time since the check began.
 	After time.Duration `json:"after_ns,omitempty"`
-	Stage string        `json:"stage,omitempty"`
-	Text  string        `json:"text,omitempty"`
+	Stage string        `json:"stage,omitempty"` // how far it is
+	Text  string        `json:"text,omitempty"`  // the step for people
 	// Result is "ok", "failed" or "unable"; with the line "end" it is all checks'
 	// worst.
 	Result string        `json:"result,omitempty"`
-	Reason string        `json:"reason,omitempty"`
-	Took   time.Duration `json:"took_ns,omitempty"`
-	Fault  *Fault        `json:"fault,omitempty"`
+	Reason string        `json:"reason,omitempty"`  // the result for people
+	Took   time.Duration `json:"took_ns,omitempty"` // how long the check took
+	Fault  *Fault        `json:"fault,omitempty"`   // a failure in parts
 	// Verdict is what the daemon holds of this check by its schedule, with the line
 	// "end" the real server's State, and Summary is why.
 	Verdict string `json:"daemon_verdict,omitempty"`

@@ -115,7 +115,7 @@ func (f *found) pool() *Pool {
 
 // services are those of the kernel with the server's destination alone.
 func (f *found) services() []Service {
-	var out []Service
+	out := []Service{}
 	for i, s := range f.piece.services() {
 		dk, ok := f.piece.kernel.Destination(f.config().Key, s.ServiceKey)
 		if !ok {
@@ -232,9 +232,6 @@ func (t *task) inDepth(started time.Time) Check {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.id != 0 {
-		c.Next = started.Add(r.due)
-	}
 	c.History = r.past.told()
 	return c
 }

@@ -53,7 +53,7 @@ const (
 type Event struct {
 	// Seq counts events from 1 since the daemon was started.
 	Seq  uint64    `json:"seq"`
-	Time time.Time `json:"time"`
+	Time time.Time `json:"time"` // when it happened
 	// Level is "info", "warn" or "error".
 	Level string `json:"level"`
 	// Kind is one of the catalogue: "server_up", "quorum_lost", "drain_done", ...
@@ -82,6 +82,8 @@ type Log struct {
 	mu   sync.Mutex
 	ring []stored // grows up to size; then next%size is the oldest
 	next uint64
+	// levels counts the events of each.
+	levels [Levels]uint64
 	// changed is closed by the next event; nil while nobody waits.
 	changed chan struct{}
 }
@@ -89,6 +91,20 @@ type Log struct {
 // NewLog returns one that remembers as many events, at least one. It is as old as the
 // daemon.
 func NewLog(size int) *Log { return &Log{start: time.Now(), size: max(size, 1), next: 1} }
+
+// Levels is how many levels there are: "info", "warn" and "error".
+const Levels = 3
+
+// Counts returns how many events of each level there were since the start, by its place
+// in LevelNames.
+func (l *Log) Counts() [Levels]uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.levels
+}
+
+// LevelNames are the levels of events, as Event.Level has them.
+var LevelNames = [Levels]string{"info", "warn", "error"}
 
 // Start tells one daemon's numbers from the next one's: it is when NewLog was called.
 func (l *Log) Start() time.Time { return l.start }
@@ -177,6 +193,11 @@ func (l *Log) add(s stored) {
 		l.ring[l.place(s.Seq)] = s
 	}
 	l.next++
+	for i, name := range LevelNames {
+		if s.Level == name {
+			l.levels[i]++
+		}
+	}
 	if l.changed != nil {
 		close(l.changed)
 		l.changed = nil

@@ -118,6 +118,23 @@ func TestWhatIsAnEvent(t *testing.T) {
 	}
 }
 
+// TestEventsAreCounted by level, the forgotten ones too.
+func TestEventsAreCounted(t *testing.T) {
+	l := NewLog(2)
+	log := slog.New(l.Handler(slog.DiscardHandler))
+	log.Debug("no event", Key, ServerUp)
+	log.Info("no event either")
+	for range 5 {
+		log.Info("up", Key, ServerUp)
+	}
+	log.Warn("a note")
+	log.Error("lost", Key, QuorumLost)
+	log.Error("worse", Key, QuorumLost)
+	if got := l.Counts(); got != [Levels]uint64{5, 1, 2} || l.Last() != 8 {
+		t.Errorf("%v of %d", got, l.Last())
+	}
+}
+
 // TestLoggersOfOneOriginShareNothing: With has room for more attributes, and what one
 // record puts there is not the next one's.
 func TestLoggersOfOneOriginShareNothing(t *testing.T) {

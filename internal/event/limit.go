@@ -36,10 +36,12 @@ var identity = map[string]bool{
 type Limiter struct {
 	start time.Time
 
-	mu     sync.Mutex
-	keys   map[string]*repeats
-	timer  *time.Timer // nil while there is no key
-	closed bool
+	mu    sync.Mutex
+	keys  map[string]*repeats
+	timer *time.Timer // nil while there is no key
+	// suppressed counts the lines that a newer one stood for.
+	suppressed uint64
+	closed     bool
 }
 
 // NewLimiter returns one. Close it when the log ends.
@@ -152,10 +154,21 @@ func (l *Limiter) holds(key string, r slog.Record, next slog.Handler) bool {
 		k.due = now + span
 		l.arm(k.due)
 	}
+	if k.held != nil {
+		l.suppressed++
+	}
 	c := r.Clone()
 	k.held, k.next = &c, next
 	k.count++
 	return true
+}
+
+// Suppressed returns how many lines were never written, since a newer one of the same
+// stood for them.
+func (l *Limiter) Suppressed() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.suppressed
 }
 
 // full reports whether no line may pass now.

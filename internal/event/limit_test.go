@@ -84,6 +84,9 @@ func TestAFlappingServer(t *testing.T) {
 			}
 			texts = append(texts, fmt.Sprintf("%v %s", got.at, strings.Fields(got.text)[0]))
 		}
+		if n := l.Suppressed(); n != 302-uint64(len(s.lines)) {
+			t.Errorf("%d lines were left out, want %d", n, 302-len(s.lines))
+		}
 		if sum != 302 {
 			t.Errorf("the lines tell of %d records, want 302", sum)
 		}

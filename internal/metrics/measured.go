@@ -66,4 +66,10 @@ func (e *encoder) told(t *Told) {
 	e.results(mails, []string{"sent", "failed", "dropped"}, t.MailsSent, t.MailsFailed, t.MailsDropped)
 	e.single(mailsQueued, number(t.MailsQueued))
 	e.results(fifoMessages, []string{"written", "lost"}, t.FIFOMessagesWritten, t.FIFOMessagesLost)
+	for i, level := range [...]string{"info", "warn", "error"} {
+		e.begin(events)
+		e.label("level", level)
+		e.value(number(t.Events[i]))
+	}
+	e.single(linesSuppressed, number(t.LinesSuppressed))
 }

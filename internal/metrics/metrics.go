@@ -29,6 +29,9 @@ type Told struct {
 	MailsQueued                              int
 	MailsSent, MailsFailed, MailsDropped     uint64
 	FIFOMessagesWritten, FIFOMessagesLost    uint64
+	// Events by level: info, warn, error; and lines that the log left out.
+	Events          [3]uint64
+	LinesSuppressed uint64
 }
 
 // Write writes a reading's metrics. The process's own are left out if p is nil.

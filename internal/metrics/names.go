@@ -55,6 +55,9 @@ var (
 	mailsQueued   = family{"sluice_notify_mails_queued", gauge, "Mails that wait or are being sent."}
 	fifoMessages  = family{"sluice_notify_fifo_messages_total", counter, "Messages to FIFOs by result."}
 
+	events          = family{"sluice_events_total", counter, "Events by level; docs/events.md has their kinds."}
+	linesSuppressed = family{"sluice_log_lines_suppressed_total", counter, "Lines that the log left out, since a newer one of the same stood for them."}
+
 	drains           = family{"sluice_drains", gauge, "Destinations that drain before they are deleted."}
 	drainOldest      = family{"sluice_drain_oldest_seconds", gauge, "How long the oldest drain has lasted; 0 without one."}
 	drainConnections = family{"sluice_drain_connections", gauge, "Connections on destinations that drain, when they were last looked at."}

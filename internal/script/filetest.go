@@ -65,11 +65,13 @@ func fileTest(s *config.Script, id Identity) (path string, as account, err error
 	if words[0] == "" { // "< /path"
 		words = words[1:]
 	}
-	switch written := strings.Join(s.Argv, " "); {
-	case len(words) == 0 || !strings.HasPrefix(words[0], "/"):
-		return "", as, fmt.Errorf("%s: the test of a file is < and an absolute path", written)
-	case len(words) > 1:
-		return "", as, fmt.Errorf("%s: the test of a file is < and one path, and runs no program", written)
+	switch {
+	case len(words) == 0:
+		return "", as, errors.New("<: the test of a file is < and an absolute path")
+	case !strings.HasPrefix(words[0], "/"):
+		return "", as, fmt.Errorf("<%s: the test of a file is < and an absolute path", words[0])
+	case len(words) > 1: // they may be secret, and are not told
+		return "", as, fmt.Errorf("<%s: the test of a file is < and one path, and runs no program; behind the path stands something else", words[0])
 	}
 	as, err = lookup(s, id)
 	return words[0], as, err

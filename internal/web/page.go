@@ -162,7 +162,7 @@ type checkView struct {
 	Kind, Target, Result, Class, Reason string
 	Took                                string
 	At                                  moment
-	Attempt                             string
+	Attempt, Next                       string
 }
 
 type orderView struct {

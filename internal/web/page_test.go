@@ -31,6 +31,7 @@ func TestThePageTellsWhatIsTheMatter(t *testing.T) {
 	snap.VirtualServers[3].AtFloor, snap.VirtualServers[3].MinAlive, snap.VirtualServers[3].FloorSince = true, 2, now.Add(-5*time.Second)
 	snap.VirtualServers[3].RealServers[0].State = engine.StateKept
 	snap.VirtualServers[3].RealServers[2].Checkers[0].Last = "unable"
+	snap.VirtualServers[3].RealServers[1].Checkers[0].Next = now
 	snap.Leaving = []engine.Service{{Name: "192.0.2.200:80/TCP", Destinations: []engine.Destination{{Address: "10.7.7.7:80", Wanted: -1, Drain: &engine.Drain{Why: "removed by reload"}}}}}
 	snap.Overrides = []engine.Override{{VS: "[192.0.0.0]:tcp:80", Server: "10.0.0.0:8080", Kind: engine.VerbDrain, Who: "ann", Reason: "new <kernel>", Since: now.Add(-time.Minute), Until: now.Add(time.Hour)}}
 	snap.Reload = engine.Reload{At: now, Error: "/etc/sluice.conf:3:1: E001 unknown word"}
@@ -42,7 +43,7 @@ func TestThePageTellsWhatIsTheMatter(t *testing.T) {
 		"<b>3<small> of 4</small></b>", "A virtual server has no quorum, and its sorry server serves", "Real servers are down, with quorum",
 		"at its floor of 2", "the last resort serves", "kernel 5", "removed by reload", "waits for 41 active connections, for at most 1 min 29 s",
 		"service changed, found scheduler rr, wanted scheduler wlc", "leaving: no longer configured", "new &lt;kernel&gt;", "E001 unknown word",
-		"late by 7 s", "attempt 4 of 4", "shop-0000", "web-1", "Removing service", "read-only", "connection refused (ECONNREFUSED)", "12</td>",
+		"late by 7 s", "attempt 4 of 4", "next in 59 min", "next now", "shop-0000", "web-1", "Removing service", "read-only", "connection refused (ECONNREFUSED)", "12</td>",
 		"Checks cannot be run", "Drains wait in 2 virtual servers", "generation 3")
 	page.without(t, "/admin/", "<style", "style=", "onclick", "javascript:")
 	// The worst comes first.

@@ -33,7 +33,7 @@ func farm(pools, servers int) *engine.Snapshot {
 			at := fmt.Sprintf("10.%d.%d.%d:8080", v%250, r/250, r%250)
 			vs.RealServers = append(vs.RealServers, engine.RealServer{Address: at, Label: fmt.Sprintf("web-%d", r), State: engine.StateUp, Reason: "all checks pass",
 				Since: now.Add(-time.Hour), Method: "NAT", WeightConfigured: 1, WeightWanted: 1,
-				Checkers: []engine.Checker{{Kind: "HTTP_GET", Target: "http://" + at + "/health", Verdict: "up", Last: "ok", LastAt: now.Add(-3 * time.Second), Took: 1700 * time.Microsecond, Limit: 4}}})
+				Checkers: []engine.Checker{{Kind: "HTTP_GET", Target: "http://" + at + "/health", Verdict: "up", Last: "ok", LastAt: now.Add(-3 * time.Second), Took: 1700 * time.Microsecond, Next: now.Add(time.Hour), Limit: 4}}})
 			svc.Destinations = append(svc.Destinations, engine.Destination{Address: at, Wanted: 1, Kernel: 1, Active: 12, Inactive: 3})
 		}
 		vs.Services = []engine.Service{svc}

@@ -283,6 +283,13 @@ func (v viewer) check(c *engine.Checker, address string) checkView {
 	if c.Last != "ok" {
 		out.Reason = clip(c.LastReason)
 	}
+	switch {
+	case c.Next.IsZero():
+	case c.Next.Sub(v.now) >= time.Second:
+		out.Next = "next in " + span(c.Next.Sub(v.now))
+	default: // tenths would flicker
+		out.Next = "next now"
+	}
 	if c.Failures > 0 {
 		out.Attempt = fmt.Sprintf("attempt %d of %d", min(c.Failures, c.Limit), c.Limit)
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/sluice-lb/sluice/internal/config"
 	"github.com/sluice-lb/sluice/internal/framework"
 	"github.com/sluice-lb/sluice/internal/script"
+	"github.com/sluice-lb/sluice/internal/testkit"
 )
 
 // patience is what a test waits for what must happen soon; it is only ever used
@@ -209,6 +210,60 @@ func TestX02IdentityIsAskedBeforeEachRun(t *testing.T) {
 		id.User = user
 		if o := p.Run(t.Context()); o.Reason != "exit status 0: "+user {
 			t.Errorf("%+v, want user %s", o, user)
+		}
+	}
+}
+
+// TestX02ExaminedBeforeEachRun: what changes after the start counts at the next run, which
+// is not made then, and says which part of the path is wrong; mended, it is made again.
+func TestX02ExaminedBeforeEachRun(t *testing.T) {
+	testkit.NeedRoot(t)
+	r := testkit.NewRoom(t)
+	path := r.Script("a/check", "exit 0")
+	dir := filepath.Dir(path)
+	s := config.Script{Argv: []string{path, "s3cret"}, User: "root"}
+	c := check()
+	c.Misc.Script = &s
+	p := probeOf(t, c, Options{Identity: func() script.Identity { return script.Identity{Security: true} }})
+	good := func() {
+		t.Helper()
+		if o := p.Run(t.Context()); o.Result != checker.OK {
+			t.Errorf("%+v", o)
+		}
+	}
+	for _, tt := range []struct {
+		break_, mend func()
+		want         string
+	}{
+		{func() { r.Must(os.Chmod(dir, 0o777)) }, func() { r.Must(os.Chmod(dir, 0o755)) }, dir + " (directory, owner root, group root, mode 0777) is writable by everybody"},
+		{func() { r.Must(os.Chmod(path, 0o757)) }, func() { r.Must(os.Chmod(path, 0o755)) }, path + " (file, owner root, group root, mode 0757) is writable by everybody"},
+		{func() { r.Must(os.Chown(path, 65534, 0)) }, func() { r.Must(os.Chown(path, 0, 0)) }, path + " (file, owner nobody, group root, mode 0755) is not owned by root"},
+		{func() {
+			r.Must(os.Rename(path, path+"2"))
+			r.Must(os.Symlink(path+"2", path))
+			r.Must(os.Chown(path+"2", 65534, 0))
+		},
+			func() { r.Must(os.Remove(path)); r.Must(os.Rename(path+"2", path)); r.Must(os.Chown(path, 0, 0)) }, path + "2 (file, owner nobody"},
+		{func() { r.Must(os.Chmod(path, 0o644)) }, func() { r.Must(os.Chmod(path, 0o755)) }, "mode 0644): no execute permission"},
+	} {
+		good()
+		tt.break_()
+		if o := p.Run(t.Context()); o.Result != checker.Unable || !strings.Contains(o.Reason, tt.want) || strings.Contains(o.Reason, "s3cret") {
+			t.Errorf("%+v\nwant %q", o, tt.want)
+		}
+		tt.mend()
+	}
+	good()
+	noChildren(t)
+}
+
+// TestAMalformedFileTestTellsNoArguments: they may be secret.
+func TestAMalformedFileTestTellsNoArguments(t *testing.T) {
+	for _, argv := range [][]string{{"</x", "s3cret"}, {"<", "/x", "s3cret"}, {"<x", "s3cret"}} {
+		c := check(argv...)
+		o := probeOf(t, c, Options{}).Run(t.Context())
+		if o.Result != checker.Unable || strings.Contains(o.Reason, "s3cret") || !strings.Contains(o.Reason, "x: the test of a file is < and ") {
+			t.Errorf("%q: %+v", argv, o)
 		}
 	}
 }

@@ -8,17 +8,17 @@ import (
 
 // Finding is one finding for programs. Field names are stable.
 type Finding struct {
-	File     string   `json:"file,omitempty"`
-	Line     int      `json:"line,omitempty"`
-	Col      int      `json:"col,omitempty"`
-	Width    int      `json:"width,omitempty"`
-	Severity string   `json:"severity"`
-	Class    string   `json:"class"`
-	Code     string   `json:"code"`
-	Message  string   `json:"message"`
-	Notes    []string `json:"notes,omitempty"`
-	Hint     string   `json:"hint,omitempty"`
-	Source   string   `json:"source,omitempty"`
+	File     string   `json:"file,omitempty"`   // where it is
+	Line     int      `json:"line,omitempty"`   // counts from 1
+	Col      int      `json:"col,omitempty"`    // counts characters from 1
+	Width    int      `json:"width,omitempty"`  // how many characters are meant
+	Severity string   `json:"severity"`         // how bad it is
+	Class    string   `json:"class"`            // what keepalived -t would answer for it
+	Code     string   `json:"code"`             // a letter and three digits that never change their meaning
+	Message  string   `json:"message"`          // what is wrong
+	Notes    []string `json:"notes,omitempty"`  // the blocks around it, the include chain
+	Hint     string   `json:"hint,omitempty"`   // what happens now and what to do
+	Source   string   `json:"source,omitempty"` // the line
 }
 
 // maxJSONSource bounds a source line, in bytes; a longer one is left out.

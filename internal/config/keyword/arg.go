@@ -42,6 +42,8 @@ type arg struct {
 	// optional arguments may be missing; the value is then missing.
 	optional bool
 	missing  int64
+	// safe booleans are yes if the word is none: a protection that is misspelt holds.
+	safe bool
 	// strict numbers are refused by keepalived too when they have a tail.
 	strict bool
 	words  []string
@@ -71,7 +73,10 @@ func none() arg     { return arg{kind: argNone} }
 func flag() arg     { return arg{kind: argFlag} }
 func anything() arg { return arg{kind: argAny} }
 func boolean() arg  { return arg{kind: argBool, optional: true} }
-func text() arg     { return arg{kind: argText} }
+func onOtherwise() arg {
+	return arg{kind: argBool, optional: true, safe: true}
+}
+func text() arg { return arg{kind: argText} }
 func textMax(n int) arg {
 	return arg{kind: argText, limit: n}
 }
@@ -194,7 +199,9 @@ func (f *frame) parse(kw *keyword, n *syntax.Node) (*value, bool) {
 	ok := true
 	switch a.kind {
 	case argBool:
-		v.yes, ok = f.boolWord(kw, n, v.w)
+		if v.yes, ok = f.boolWord(kw, n, v.w); a.safe && !ok {
+			v.yes, ok = true, true
+		}
 	case argNumber:
 		v.num, ok = f.number(n, v.w, a, kw.name, f.ignored(kw))
 	case argTimer:
@@ -272,8 +279,12 @@ func (f *frame) boolWord(kw *keyword, n *syntax.Node, w *syntax.Word) (yes, ok b
 	case "off", "false", "no":
 		return false, true
 	}
+	then := f.ignored(kw)
+	if kw.arg.safe {
+		then = "it counts as on, so that nothing is left unprotected by a slip"
+	}
 	f.report(codeBool, n, w, fmt.Sprintf("%s: %q is not one of on, off, true, false, yes, no", kw.name, w.Text),
-		didYouMean(w.Text, []string{"on", "off", "true", "false", "yes", "no"}, f.ignored(kw)))
+		didYouMean(w.Text, []string{"on", "off", "true", "false", "yes", "no"}, then))
 	return false, false
 }
 

@@ -242,6 +242,21 @@ func TestBooleans(t *testing.T) {
 	}
 }
 
+// TestAMisspeltProtectionHolds: what is no word of a safe boolean is an error, and on.
+func TestAMisspeltProtectionHolds(t *testing.T) {
+	kw := &keyword{name: "tls_verify", arg: onOtherwise()}
+	f, n := parser("tls_verify", "maybe")
+	if v, ok := f.parse(kw, n); !ok || !v.yes || len(f.b.list) != 1 || f.b.list[0].Code != "E105" || !strings.Contains(f.b.list[0].Hint, "counts as on") {
+		t.Errorf("%v", f.b.list)
+	}
+	for in, want := range map[string]bool{"off": false, "no": false, "on": true} {
+		f, n := parser("tls_verify", in)
+		if v, ok := f.parse(kw, n); !ok || v.yes != want || len(f.b.list) > 0 {
+			t.Errorf("%q: %v", in, f.b.list)
+		}
+	}
+}
+
 func TestGroupRanges(t *testing.T) {
 	for in, want := range map[string]string{
 		"192.0.2.1":                            "192.0.2.1 192.0.2.1 1",

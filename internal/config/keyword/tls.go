@@ -11,7 +11,7 @@ const maxExpiryWarn = 3650
 // tlsRows are what SSL_GET may say of certificates.
 func tlsRows() []keyword {
 	return []keyword{
-		{name: "tls_verify", arg: boolean(), extension: true, def: "off", doc: "the certificate must be valid, for the server's name, and from a known issuer",
+		{name: "tls_verify", arg: onOtherwise(), extension: true, def: "off", doc: "the certificate must be valid, for the server's name, and from a known issuer",
 			set: func(f *frame, v *value) { f.ck.tls.Verify = v.yes }},
 		{name: "tls_ca", arg: text(), dup: lastReported, extension: true, def: "the system's", doc: "PEM file of the issuers that tls_verify trusts",
 			set: func(f *frame, v *value) { f.ck.tls.CA, f.ck.tls.Pos, f.ck.tlsCA = v.text, v.n.Pos, v.n }},
@@ -43,7 +43,8 @@ also sent, without ` + "`enable_sni`" + `, since a server cannot show the right 
 ` + "`tls_server_name`" + ` is sent without ` + "`tls_verify`" + ` too.
 
 ` + "`tls_ca`" + ` is read at the start and by each reload. A file that cannot be read, or has no certificate in it, is found by
-` + "`sluiced -t`" + `, and refuses the start and the reload: no check is left unverified in silence.
+` + "`sluiced -t`" + `, and refuses the start and the reload: no check is left unverified in silence. For the same reason
+a word behind ` + "`tls_verify`" + ` that is none of on, off, true, false, yes and no is an error and counts as on.
 
 ` + "`tls_expiry_warn 14`" + ` logs, at most once a day for each certificate, that it ends within 14 days. It works without
 ` + "`tls_verify`" + `.

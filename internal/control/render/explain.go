@@ -109,6 +109,9 @@ func (p *printer) check(c *engine.Check) {
 			p.line("      %-9s %s", "deadline", "passed")
 		}
 	}
+	if len(past) == 0 && c.Last == "ok" {
+		p.line("    %s", p.color(faint, "no failure since the daemon was started"))
+	}
 	for i, s := range slices.Backward(past) {
 		if i == len(past)-1 && s.Count == 1 {
 			continue // it is the last one

@@ -23,8 +23,8 @@ func explanation(change func(x *engine.Explanation)) *engine.Explanation {
 			Method: "NAT", WeightConfigured: 5, WeightWanted: 5},
 		Services: []engine.Service{{Name: "192.0.2.10:80/tcp", Destinations: []engine.Destination{{Address: "10.0.0.11:80", Wanted: 5, Kernel: 5, Active: 12, Inactive: 3}}}},
 		Checks: []engine.Check{{
-			Checker: engine.Checker{Kind: "HTTP_GET", Target: "10.0.0.11:80", Verdict: "up", Last: "ok", LastReason: "status 200", LastAt: ago(4 * time.Second), Took: 1300 * time.Microsecond, Limit: 3},
-			Every:   10 * time.Second, Retry: 3 * time.Second, Timeout: 5 * time.Second, Next: now.Add(6 * time.Second),
+			Checker: engine.Checker{Kind: "HTTP_GET", Target: "10.0.0.11:80", Verdict: "up", Last: "ok", LastReason: "status 200", LastAt: ago(4 * time.Second), Took: 1300 * time.Microsecond, Limit: 3, Next: now.Add(6 * time.Second)},
+			Every:   10 * time.Second, Retry: 3 * time.Second, Timeout: 5 * time.Second,
 		}},
 		Weight: []engine.WeightPart{{What: "configured", Text: "configured 5", Adds: 5}},
 		Pool:   &engine.Pool{Alive: 9, Quorum: 1, QuorumUp: true, Threshold: 1, Since: ago(26 * time.Hour), Servers: 3, Up: 3},
@@ -97,8 +97,8 @@ func explanations() map[string]*engine.Explanation {
 		"unverified": explanation(func(x *engine.Explanation) {
 			failed("TCP_CHECK", web, "no answer", time.Second, engine.Fault{})(x)
 			x.Summary = "It is out for 0.3 s since it has not passed its first check: TCP_CHECK 10.0.0.11:80. It comes back after the next good check, next in 0.2 s."
-			x.RealServer.State, x.Checks[0] = engine.StateUnverified, engine.Check{Checker: engine.Checker{Kind: "TCP_CHECK", Target: web, Verdict: "unknown", Shared: 4, Limit: 1},
-				Missing: 1, Every: 10 * time.Second, Retry: time.Second, Timeout: time.Second, Next: now.Add(200 * time.Millisecond)}
+			x.RealServer.State, x.Checks[0] = engine.StateUnverified, engine.Check{Checker: engine.Checker{Kind: "TCP_CHECK", Target: web, Verdict: "unknown", Shared: 4, Limit: 1, Next: now.Add(200 * time.Millisecond)},
+				Missing: 1, Every: 10 * time.Second, Retry: time.Second, Timeout: time.Second}
 			x.Weight[1].Text = "out until its first good check"
 		}),
 		"withdrawn": explanation(func(x *engine.Explanation) {

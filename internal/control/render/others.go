@@ -25,7 +25,7 @@ func SelectForeign(f *engine.Foreign, filter string) *engine.Foreign {
 	if f == nil {
 		return nil
 	}
-	out := &engine.Foreign{Error: f.Error}
+	out := &engine.Foreign{Services: []engine.Service{}, Error: f.Error}
 	for _, svc := range f.Services {
 		shown := contains(svc.Name, filter)
 		for i := range svc.Destinations {

@@ -48,7 +48,7 @@ type Result struct {
 // what is to be said of them, without writing anything.
 func Select(s *engine.Snapshot, filter string) ([]engine.VirtualServer, []engine.Service, Result) {
 	r := Result{Healthy: s.Kernel.OK || s.Observe}
-	var vss []engine.VirtualServer
+	vss := []engine.VirtualServer{} // for JSON, which has no list otherwise
 	for _, vs := range s.VirtualServers {
 		if matches(vs, filter) {
 			vss = append(vss, vs)

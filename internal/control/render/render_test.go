@@ -35,9 +35,9 @@ func healthy() *engine.Snapshot {
 			Sorry: &engine.SorryServer{Address: "10.0.0.99:80"},
 			RealServers: []engine.RealServer{
 				{Address: "10.0.0.11:80", State: engine.StateUp, Reason: "all checks pass", Since: ago(76 * time.Hour), Method: "DR", WeightConfigured: 10, WeightWanted: 10,
-					Checkers: []engine.Checker{{Kind: "HTTP_GET", Target: "10.0.0.11:80", Verdict: "up", Last: "ok", LastReason: "GET /health: status 200", LastAt: ago(4 * time.Second), Took: 2123 * time.Microsecond, Limit: 4}}},
+					Checkers: []engine.Checker{{Kind: "HTTP_GET", Target: "10.0.0.11:80", Verdict: "up", Last: "ok", LastReason: "GET /health: status 200", LastAt: ago(4 * time.Second), Took: 2123 * time.Microsecond, Next: now.Add(6 * time.Second), Limit: 4}}},
 				{Address: "10.0.0.12:80", State: engine.StateUp, Reason: "all checks pass", Since: ago(192 * time.Second), Method: "DR", WeightConfigured: 20, WeightWanted: 20,
-					Checkers: []engine.Checker{{Kind: "HTTP_GET", Target: "10.0.1.12:8080", Verdict: "up", Last: "failed", LastReason: "connect: connection refused", LastAt: ago(time.Second), Took: 311 * time.Microsecond, Failures: 1, Limit: 4}}},
+					Checkers: []engine.Checker{{Kind: "HTTP_GET", Target: "10.0.1.12:8080", Verdict: "up", Last: "failed", LastReason: "connect: connection refused", LastAt: ago(time.Second), Took: 311 * time.Microsecond, Next: now, Failures: 1, Limit: 4}}},
 			},
 			Services: []engine.Service{{Name: "192.0.2.10:80/tcp", Destinations: []engine.Destination{
 				{Address: "10.0.0.11:80", Wanted: 10, Kernel: 10, Active: 12, Inactive: 340},

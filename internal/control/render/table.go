@@ -304,6 +304,13 @@ func (p *printer) checks(rs *engine.RealServer) []string {
 		if c.Last != "" && !c.LastAt.IsZero() {
 			s += fmt.Sprintf("; last %s %s ago in %s", clean(c.Last), p.ago(c.LastAt), took(c.Took))
 		}
+		switch {
+		case c.Next.IsZero():
+		case c.Next.After(p.at):
+			s += ", next in " + compact(c.Next.Sub(p.at))
+		default:
+			s += ", runs now"
+		}
 		if c.Failures > 0 {
 			s += fmt.Sprintf(", failure %d of %d", c.Failures, c.Limit)
 		}
