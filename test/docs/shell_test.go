@@ -1,0 +1,143 @@
+package docs
+
+import (
+	"bufio"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-lb/sluice/internal/testkit"
+)
+
+var update = flag.Bool("update", false, "write into the pages what their commands print")
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+// patience bounds one command; the guest may be twenty times slower than a machine.
+const patience = 2 * time.Minute
+
+// loop is what the shell does: it takes commands, each ended by a zero byte, and ends
+// what each prints by a mark with its status. Descriptors from 3 on are the page's.
+const loop = `exec 90<&3 3<&-
+while IFS= read -r -d '' -u 90 command; do
+	eval "$command"
+	printf '\n%s %d\n' "$MARK" $?
+done`
+
+const mark = "--- end of the command, status"
+
+// shell is one for a page.
+type shell struct {
+	commands, output *os.File
+	lines            *bufio.Reader
+}
+
+// newShell starts one in a namespace and a directory.
+func newShell(t *testing.T, ns *testkit.NS, dir string, env ...string) *shell {
+	t.Helper()
+	commandsRead, commands, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	output, outputWrite, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin, err := filepath.Abs(filepath.Join(root, "bin"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("bash", "--noprofile", "--norc", "-c", loop)
+	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = dir, outputWrite, outputWrite, []*os.File{commandsRead}
+	cmd.Env = append(os.Environ(), "MARK="+mark, "PATH="+bin+":"+os.Getenv("PATH")+":/usr/sbin:/sbin", "LC_ALL=C.UTF-8", "TZ=UTC", "HOME="+t.TempDir())
+	cmd.Env = append(cmd.Env, env...)
+	err = ns.Do(cmd.Start)
+	commandsRead.Close()
+	outputWrite.Close()
+	if err != nil {
+		t.Fatalf("start bash: %v", err)
+	}
+	t.Cleanup(func() {
+		commands.Close()
+		output.Close()
+		if err := cmd.Wait(); err != nil && !t.Failed() {
+			t.Errorf("bash: %v", err)
+		}
+	})
+	return &shell{commands: commands, output: output, lines: bufio.NewReader(output)}
+}
+
+// run runs a command and returns the lines that it printed and its status.
+func (s *shell) run(text string) (lines []string, status int, err error) {
+	if err := s.output.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		return nil, 0, err
+	}
+	if _, err := s.commands.WriteString(text + "\x00"); err != nil {
+		return nil, 0, err
+	}
+	for {
+		line, err := s.lines.ReadString('\n')
+		line = strings.TrimRight(line, "\n")
+		if err != nil {
+			return append(lines, line), 0, fmt.Errorf("it does not end: %w", err)
+		}
+		if number, ok := strings.CutPrefix(line, mark+" "); ok {
+			// The mark has a line end in front, for output that does not end with one.
+			if n := len(lines); n > 0 && lines[n-1] == "" {
+				lines = lines[:n-1]
+			}
+			status, err := strconv.Atoi(number)
+			return lines, status, err
+		}
+		lines = append(lines, strings.TrimRight(line, " "))
+	}
+}
+
+// play runs a page's blocks and compares. edit makes the output of this run the page's.
+func (p *page) play(t *testing.T, s *shell, edit *strings.Replacer) {
+	t.Helper()
+	outputs := map[int][]string{}
+	for _, b := range p.blocks {
+		if b.notRun != "" {
+			continue
+		}
+		for _, c := range b.commands {
+			got, status, err := s.run(c.text)
+			for i := range got {
+				got[i] = edit.Replace(got[i])
+			}
+			want := c.want
+			// A blank line in front of the next command is the page's own.
+			for len(want) > 0 && want[len(want)-1] == "" {
+				want = want[:len(want)-1]
+			}
+			for len(got) > 0 && got[len(got)-1] == "" {
+				got = got[:len(got)-1]
+			}
+			switch {
+			case err != nil:
+				t.Fatalf("%s:%d: %s: %v; it printed:\n%s", p.path, c.line, c.text, err, strings.Join(got, "\n"))
+			case status == 126 || status == 127:
+				t.Fatalf("%s:%d: %s: there is no such command:\n%s", p.path, c.line, c.text, strings.Join(got, "\n"))
+			case same(want, got):
+			case *update:
+				outputs[c.line] = append(got, c.want[len(want):]...)
+			default:
+				t.Errorf("%s:%d: %s (status %d)\nprints:\n%s\n\nand not, as the page says:\n%s", p.path, c.line, c.text, status,
+					strings.Join(got, "\n"), strings.Join(want, "\n"))
+			}
+		}
+	}
+	if len(outputs) > 0 {
+		if err := p.replace(outputs); err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s: %d outputs taken anew", p.path, len(outputs))
+	}
+}
