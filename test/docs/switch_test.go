@@ -58,6 +58,14 @@ func TestKernelSwitchFromKeepalived(t *testing.T) {
 			if tc.lost == 0 && r.Lost() != 0 {
 				t.Errorf("requests were lost: %s", r)
 			}
+			if tc.lost > 0 {
+				return
+			}
+			s.back()
+			s.long.Settle(t)
+			if r := s.long.Report(); r.Lost() != 0 {
+				t.Errorf("the way back lost connections: %s", r)
+			}
 		})
 	}
 }
@@ -68,6 +76,7 @@ type scene struct {
 	top        *testkit.Topology
 	conf, dir  string
 	keepalived *testkit.Process
+	sluiced    *testkit.Process
 	long       *testkit.Long
 	short      *testkit.Short
 }
@@ -85,9 +94,7 @@ func newSwitch(t *testing.T) *scene {
 	if err := os.WriteFile(s.conf, []byte(text+"}\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	pid := func(name string) string { return filepath.Join(s.dir, name+".pid") }
-	s.keepalived = s.top.Director.Start(t, nil, "keepalived", "-n", "-l", "-D", "-C", "-f", s.conf, "-p", pid("parent"), "-c", pid("checkers"), "-r", pid("vrrp"), "-b", pid("bfd"))
-	s.until("it serves with the two good servers", func() bool { return s.weights() == "1 1" })
+	s.serve()
 	addr := s.top.VIP.String() + ":80"
 	s.long = testkit.OpenLong(t, s.top.Client, addr, held)
 	s.short = testkit.StartShort(t, s.top.Client, addr, 5)
@@ -97,6 +104,29 @@ func newSwitch(t *testing.T) *scene {
 	return s
 }
 
+// serve starts keepalived and waits until it has taken the bad server out.
+func (s *scene) serve() {
+	pid := func(name string) string { return filepath.Join(s.dir, name+".pid") }
+	s.keepalived = s.top.Director.Start(s, nil, "keepalived", "-n", "-l", "-D", "-C", "-f", s.conf, "-p", pid("parent"), "-c", pid("checkers"), "-r", pid("vrrp"), "-b", pid("bfd"))
+	s.until("it serves with the two good servers", func() bool { return s.weights() == "1 1" })
+}
+
+// back stops sluiced with on_stop keep and starts keepalived, as the way back is.
+func (s *scene) back() {
+	text, err := os.ReadFile(s.conf)
+	if err != nil {
+		s.Fatal(err)
+	}
+	if err := os.WriteFile(s.conf, append([]byte("global_defs {\n #sluice on_stop keep\n}\n"), text...), 0o644); err != nil {
+		s.Fatal(err)
+	}
+	s.sluiced.Signal(s, syscall.SIGHUP)
+	s.sluiced.WaitLine(s, patience, "Reloaded")
+	s.sluiced.Signal(s, syscall.SIGTERM)
+	s.sluiced.Wait(s, time.Minute)
+	s.serve()
+}
+
 // start starts sluiced as after an installation, without a past, and sees that the bad
 // server never comes back.
 func (s *scene) start() {
@@ -104,8 +134,8 @@ func (s *scene) start() {
 	if err != nil {
 		s.Fatal(err)
 	}
-	p := s.top.Director.Start(s, nil, sluiced, "-f", s.conf, "--socket", filepath.Join(s.dir, "socket"), "--state-dir", filepath.Join(s.dir, "state"))
-	p.WaitLine(s, patience, "Ready")
+	s.sluiced = s.top.Director.Start(s, nil, sluiced, "-f", s.conf, "--socket", filepath.Join(s.dir, "socket"), "--state-dir", filepath.Join(s.dir, "state"))
+	s.sluiced.WaitLine(s, patience, "Ready")
 	s.Logf("the table when sluiced is ready: weights %s", s.weights())
 	s.until("it serves with the two good servers", func() bool { return s.weights() == "1 1" })
 }
