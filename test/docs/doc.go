@@ -14,10 +14,11 @@
 // any number of lines.
 //
 // docs/quickstart.md runs to the letter on a real ip_vs (TestKernelQuickstart). The other
-// pages run on any machine, in a network namespace of their own that has the addresses and
-// web servers of configs/quickstart.conf, where a sluiced observes that file
-// (TestPages). What neither can run (a package manager, systemd, a second host) is marked
-// by a comment in front of the block, which says why; the number of those is bounded:
+// pages run there too (TestKernelPages), each in a network namespace of its own that has
+// the addresses of configs/quickstart.conf, two of its three web servers, and a sluiced with
+// that file. Where there is no ip_vs it observes, and the commands are run without a look
+// at what they print (TestPages). What nobody can run here (a package manager, systemd) is
+// marked by a comment in front of the block, which says why; the number of those is bounded:
 //
 //	<!-- not run: needs systemd -->
 //
@@ -34,7 +35,7 @@
 //
 // To take the outputs anew:
 //
-//	go test ./test/docs -update
+//	make build
 //	CGO_ENABLED=0 go test -c -o bin/docs.test ./test/docs
 //	go run ./test/vm -e SLUICE_KERNEL=1 -- sh -c 'cd test/docs && ../../bin/docs.test -test.run TestKernel -update'
 package docs

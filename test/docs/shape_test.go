@@ -24,7 +24,7 @@ var varies = []struct {
 	{regexp.MustCompile(`\bpid[= ]\d+`), "pid=PID"},
 	// How often something was done up to now.
 	{regexp.MustCompile(`\d+ operations? since the start`), "N operations since the start"},
-	{regexp.MustCompile(`\d+ in a row`), "N in a row"},
+	{regexp.MustCompile(`\d+ in a row failed|the last run failed`), "N in a row failed"},
 	{regexp.MustCompile(`\d+ times`), "N times"},
 	// How a column is aligned, and where lines are broken.
 	{regexp.MustCompile(`\s+`), " "},

@@ -25,7 +25,8 @@ const patience = time.Minute
 
 // loop is what the shell does: it takes commands, each ended by a zero byte, and ends
 // what each prints by a mark with its status. Descriptors from 3 on are the page's.
-const loop = `exec 90<&3 3<&-
+const loop = `set -o pipefail
+exec 90<&3 3<&-
 while IFS= read -r -d '' -u 90 command; do
 	eval "$command"
 	printf '\n%s %d\n' "$MARK" $?
@@ -146,3 +147,25 @@ func (p *page) play(t *testing.T, s *shell, edit *strings.Replacer) {
 		t.Logf("%s: %d outputs taken anew", p.path, len(outputs))
 	}
 }
+
+// try runs a page's blocks and sees only that each command can be run.
+func (p *page) try(t *testing.T, s *shell) {
+	t.Helper()
+	for _, b := range p.blocks {
+		if b.notRun != "" {
+			continue
+		}
+		for _, c := range b.commands {
+			got, status, err := s.run(c.text)
+			switch {
+			case err != nil:
+				t.Fatalf("%s:%d: %s: %v", p.path, c.line, c.text, err)
+			case status == usage || status == 126 || status == 127:
+				t.Errorf("%s:%d: %s: status %d:\n%s", p.path, c.line, c.text, status, strings.Join(got, "\n"))
+			}
+		}
+	}
+}
+
+// usage is sluice's exit status for a command line that makes no sense.
+const usage = 64
