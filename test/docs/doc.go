@@ -16,8 +16,8 @@
 // docs/quickstart.md runs to the letter on a real ip_vs (TestKernelQuickstart). The other
 // pages run there too (TestKernelPages), each in a network namespace of its own that has
 // the addresses of configs/quickstart.conf, two of its three web servers, and a sluiced with
-// that file. Where there is no ip_vs it observes, and the commands are run without a look
-// at what they print (TestPages). What nobody can run here (a package manager, systemd) is
+// that file. Where there is no ip_vs it observes, and what does not need one is compared
+// (TestPages). What nobody can run here (a package manager, systemd) is
 // marked by a comment in front of the block, which says why; the number of those is bounded:
 //
 //	<!-- not run: needs systemd -->

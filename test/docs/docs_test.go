@@ -62,8 +62,8 @@ func TestKernelPages(t *testing.T) {
 	})
 }
 
-// TestPages runs them on any machine, where the daemon can only observe: what is printed
-// is not compared, but each command must be one that there is, used as it may be.
+// TestPages runs them on any machine, where the daemon can only observe: each command must
+// be one that there is, used as it may be; what needs no kernel is compared.
 func TestPages(t *testing.T) {
 	testkit.NeedRoot(t)
 	built(t)
