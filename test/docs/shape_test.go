@@ -18,7 +18,7 @@ var varies = []struct {
 	{regexp.MustCompile(`\b(\d+(\.\d+)? ?(ns|µs|ms|s|m|h|d)\b ?)+`), "DURATION "},
 	{regexp.MustCompile(`\b(\d+(\.\d+)?(h|m|d))+\d+(\.\d+)?s\b`), "DURATION"},
 	// Versions: of the programs, and the kernel's release.
-	{regexp.MustCompile(`\b(sluiced?|version[= ]) ?v?([0-9a-f]{7,40}|\d+\.\d+\S*|\(?devel\)?)(-dirty)?`), "$1 VERSION"},
+	{regexp.MustCompile(`\b(sluiced?|version[= ]|version": ") ?v?([0-9a-f]{7,40}|\d+\.\d+\S*|\(?devel\)?)(-dirty)?`), "$1 VERSION"},
 	{regexp.MustCompile(`Linux \d\S*`), "Linux RELEASE"},
 	// Process numbers.
 	{regexp.MustCompile(`\bpid[= ]\d+`), "pid=PID"},

@@ -20,7 +20,8 @@ const held = 30
 
 // What docs/migrating-from-keepalived.md says of the switch: killed in the way of that
 // page, keepalived leaves its table, sluiced takes it over, and no connection is lost; a
-// server that keepalived had taken out stays out. Stopped in order, it cuts all.
+// server that keepalived had taken out stays out. Stopped in order, it cuts
+// connections.
 func TestKernelSwitchFromKeepalived(t *testing.T) {
 	testkit.Kernel(t)
 	built(t)
@@ -30,7 +31,7 @@ func TestKernelSwitchFromKeepalived(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		stop func(t *testing.T, p *testkit.Process)
-		lost int
+		cuts bool
 	}{
 		{"killed", func(t *testing.T, p *testkit.Process) {
 			all := append(children(t, p.PID()), p.PID())
@@ -41,8 +42,8 @@ func TestKernelSwitchFromKeepalived(t *testing.T) {
 					}
 				}
 			}
-		}, 0},
-		{"stopped", func(t *testing.T, p *testkit.Process) { p.Signal(t, syscall.SIGTERM) }, held},
+		}, false},
+		{"stopped", func(t *testing.T, p *testkit.Process) { p.Signal(t, syscall.SIGTERM) }, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := newSwitch(t)
@@ -50,15 +51,18 @@ func TestKernelSwitchFromKeepalived(t *testing.T) {
 			s.keepalived.Wait(t, time.Minute)
 			s.start()
 			s.long.Settle(t)
-			if r := s.long.Report(); r.Lost() != tc.lost {
-				t.Errorf("lost %d of %d connections, the page says %d: %s", r.Lost(), held, tc.lost, r)
+			// How many a stop cuts depends on who sends something before the table is back.
+			if r := s.long.Report(); (r.Lost() > 0) != tc.cuts {
+				t.Errorf("lost %d of %d connections, which is not what the page says: %s", r.Lost(), held, r)
+			} else {
+				t.Logf("long-lived connections: %s", r)
 			}
 			r := s.short.Close()
 			t.Logf("short requests: %s", r)
-			if tc.lost == 0 && r.Lost() != 0 {
+			if !tc.cuts && r.Lost() != 0 {
 				t.Errorf("requests were lost: %s", r)
 			}
-			if tc.lost > 0 {
+			if tc.cuts {
 				return
 			}
 			s.back()
