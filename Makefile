@@ -26,11 +26,11 @@ build: ## bin/sluiced and bin/sluice, static
 
 test: test-unit test-race test-readers test-rules test-browser test-kernel test-package test-diff-quick test-loss-quick ## everything that must pass: unit, race, readers, Prometheus rules, browser, kernel, packages, quick differential and quick loss tests
 
-test-unit: ## unit tests (PKG=./...)
+test-unit: build ## unit tests (PKG=./...)
 	@$(call apt,groff,groff-base)
 	$(GO) test $(PKG)
 
-test-race: ## the same under the race detector
+test-race: build ## the same under the race detector
 	@$(call apt,gcc,gcc libc6-dev)
 	CGO_ENABLED=1 $(GO) test -race $(PKG)
 

@@ -26,6 +26,7 @@ func TestArchitecturePageNamesEveryPackage(t *testing.T) {
 		for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cell, -1) {
 			name := m[1]
 			if strings.Contains(name, "/") {
+				name = path.Clean(name) // "./x" is at the top
 				dir = path.Dir(name)
 			} else {
 				name = path.Join(dir, name)

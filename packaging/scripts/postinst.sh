@@ -12,7 +12,8 @@ first() {
 		"  check the file:  sluice check /etc/keepalived/keepalived.conf" \
 		"  look first:      sluiced --observe (beside keepalived; writes nothing)"
 	if systemctl --quiet is-active keepalived.service 2>/dev/null; then
-		say "  change over:     systemctl disable --now keepalived && systemctl enable --now sluiced"
+		say "  change over:     a stop of keepalived empties the table and cuts connections; the way that cuts none:" \
+			"                   https://github.com/sluice-lb/sluice/blob/main/docs/migrating-from-keepalived.md"
 	else
 		say "  start:           systemctl enable --now sluiced"
 	fi

@@ -235,7 +235,7 @@ func (b *box) installed() {
 	b.configure("remove", 1)
 	b.write("/etc/systemd/system/keepalived.service", "[Service]\nExecStart=/bin/sleep infinity\n", 0o644)
 	b.run("systemctl", "start", "keepalived")
-	b.says(b.dpkg(before), "neither enabled nor started", "sluice check", "disable --now keepalived && systemctl enable --now sluiced")
+	b.says(b.dpkg(before), "neither enabled nor started", "sluice check", "migrating-from-keepalived.md")
 	if out, err := exec.Command("systemctl", "is-active", "keepalived").Output(); err != nil {
 		b.Errorf("keepalived is %s", out)
 	}

@@ -30,6 +30,11 @@ var (
 		{"ipvsadm", "ipvsadm"},
 		{"modprobe", "kmod"},
 		{"unshare", "util-linux"},
+		// What docs/quickstart.md types, and what docs/migrating-from-keepalived.md measures.
+		{"curl", "curl"},
+		{"pkill", "procps"},
+		{"busybox", "busybox-static"},
+		{"keepalived", "keepalived"},
 	}
 )
 
