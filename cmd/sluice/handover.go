@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-lb/sluice/internal/control"
+	"github.com/sluice-lb/sluice/internal/control/render"
 	"github.com/sluice-lb/sluice/internal/engine"
 )
 
@@ -77,7 +78,7 @@ func (a *app) handover(cmd *cobra.Command, wait float64, asJSON bool) int {
 	if asJSON {
 		defer func() { a.encode(done) }()
 	}
-	fmt.Fprintf(out, "sluiced %s (process %d) ends with the table as it is: %d services, %d destinations draining\n", h.Version, h.PID, h.Services, h.Draining)
+	fmt.Fprintf(out, "sluiced %s (process %d) ends with the table as it is: %s, %s draining\n", h.Version, h.PID, render.Count(h.Services, "service"), render.Count(h.Draining, "destination"))
 	if wait <= 0 {
 		return exitOK
 	}
@@ -87,7 +88,7 @@ func (a *app) handover(cmd *cobra.Command, wait float64, asJSON bool) int {
 		return 2
 	}
 	done.Next = &successorState{Version: next.Version, Started: next.Started, Operations: next.Kernel.Operations, After: time.Since(begun)}
-	fmt.Fprintf(out, "sluiced %s answers after %v, %d changes to the table\n", next.Version, time.Since(begun).Round(10*time.Millisecond), next.Kernel.Operations)
+	fmt.Fprintf(out, "sluiced %s answers after %v, %s to the table\n", next.Version, time.Since(begun).Round(10*time.Millisecond), render.Count(next.Kernel.Operations, "change"))
 	return exitOK
 }
 

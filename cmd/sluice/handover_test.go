@@ -24,7 +24,7 @@ func TestHandover(t *testing.T) {
 	}{
 		"the next answers": {nil, true, nil, 0, "sluiced 2 answers", ""},
 		"it never comes":   {nil, false, []string{"--wait", "0.2"}, 2, "process 77", "no other sluiced answers"},
-		"without waiting":  {nil, false, []string{"--wait", "0"}, 0, "3 services, 1 destinations draining", ""},
+		"without waiting":  {nil, false, []string{"--wait", "0"}, 0, "3 services, 1 destination draining", ""},
 		"refused":          {errors.New("disk full"), false, nil, 1, "", "the daemon refuses: disk full"},
 		"an argument":      {nil, false, []string{"now"}, exitUsage, "", "unexpected argument"},
 	} {

@@ -82,5 +82,5 @@ func came(d *engine.Reloaded) string {
 	case *d == engine.Reloaded{}:
 		return ": nothing changed"
 	}
-	return fmt.Sprintf(": %d operations; virtual servers: %d added, %d changed, %d removed", d.Operations, d.Added, d.Changed, d.Removed)
+	return fmt.Sprintf(": %s; virtual servers: %d added, %d changed, %d removed", render.Count(d.Operations, "operation"), d.Added, d.Changed, d.Removed)
 }

@@ -45,7 +45,7 @@ func TestKernelU03Handover(t *testing.T) {
 			table := b.Director.Run(t, "ipvsadm", "-Sn")
 			for range 3 {
 				out := b.Director.Run(t, program(t, "sluice"), "handover", "--wait", "0", "--socket", b.socket)
-				if !strings.Contains(out, "1 services, 0 destinations draining") {
+				if !strings.Contains(out, "1 service, 0 destinations draining") {
 					t.Errorf("sluice handover says %q", out)
 				}
 				if status := b.daemon.Wait(t, patience); status != exitHandover {

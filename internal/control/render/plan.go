@@ -150,10 +150,7 @@ func (p *planner) drains(plan *engine.Plan) {
 
 // count says how many there are of something, with what follows it.
 func count(n int, one string, verbs ...string) string {
-	s := fmt.Sprintf("%d %s", n, one)
-	if n != 1 {
-		s += "s"
-	}
+	s := Count(n, one)
 	switch {
 	case len(verbs) == 0:
 	case n == 1:

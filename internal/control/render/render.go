@@ -198,7 +198,7 @@ func (p *printer) head(s *engine.Snapshot) {
 	case s.Kernel.OK && s.Kernel.Error != "":
 		p.line("kernel: %s: %s", p.color(odd, "ok, but"), clean(s.Kernel.Error))
 	case s.Kernel.OK:
-		p.line("kernel: ok, %d operations since the start", s.Kernel.Operations)
+		p.line("kernel: ok, %s since the start", Count(s.Kernel.Operations, "operation"))
 	case s.Kernel.Since.IsZero() && s.Kernel.Error == "":
 		p.line("kernel: %s yet", p.color(odd, "not reached"))
 	default:
@@ -208,7 +208,7 @@ func (p *printer) head(s *engine.Snapshot) {
 		p.line("%s %s", p.color(bad, "missing"), clean(m))
 	}
 	if n := s.Kernel.DriftRepaired; n > 0 {
-		p.line("put back since the start: %d changes that somebody else made, see the log", n)
+		p.line("put back since the start: %s that somebody else made, see the log", Count(n, "change"))
 	}
 	differ := ""
 	switch n := differences(s); {
