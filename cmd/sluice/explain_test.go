@@ -4,22 +4,16 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/sluice-lb/sluice/internal/control"
 	"github.com/sluice-lb/sluice/internal/engine"
 )
 
 // explains serves one real server, blue, which is in service, and one that is out.
 func explains(t *testing.T) (socket string) {
 	t.Helper()
-	socket = filepath.Join(t.TempDir(), "s.sock")
-	srv, err := control.Listen(socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	srv, socket, serve := listening(t)
 	find := func(vs, rs string) error {
 		if vs != "web" || rs != "blue" && rs != "green" {
 			return &engine.CommandError{Code: engine.CodeUnknown, Message: fmt.Sprintf("there is no %s in %s", rs, vs)}
@@ -45,15 +39,7 @@ func explains(t *testing.T) (socket string) {
 		}
 		return tell(engine.TrialLine{Line: "end", Result: result})
 	})
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- srv.Serve(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
+	serve()
 	return socket
 }
 

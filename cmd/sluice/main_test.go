@@ -32,24 +32,33 @@ func serveEach(t *testing.T, state func() *engine.Snapshot) (socket string) {
 	return serveState(t, state, engine.Reload{})
 }
 
-func serveState(t *testing.T, state func() *engine.Snapshot, r engine.Reload) (socket string) {
+// listening is a control socket that answers once serve was called, until the test ends.
+func listening(t *testing.T) (srv *control.Server, socket string, serve func()) {
 	t.Helper()
 	socket = filepath.Join(t.TempDir(), "s.sock")
 	srv, err := control.Listen(socket)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return srv, socket, func() {
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- srv.Serve(ctx) }()
+		t.Cleanup(func() {
+			cancel()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func serveState(t *testing.T, state func() *engine.Snapshot, r engine.Reload) (socket string) {
+	t.Helper()
+	srv, socket, serve := listening(t)
 	srv.Status = func(context.Context) *engine.Snapshot { return state() }
 	srv.Reload = func(context.Context) engine.Reload { return r }
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- srv.Serve(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
+	serve()
 	return socket
 }
 

@@ -5,13 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/sluice-lb/sluice/internal/control"
 	"github.com/sluice-lb/sluice/internal/engine"
 )
 
@@ -22,25 +20,14 @@ func drained(active uint64) []engine.Override {
 // operated answers commands as a daemon would and keeps the last.
 func operated(t *testing.T, out []engine.Override, failure error) (socket string, got *engine.Command) {
 	t.Helper()
-	socket, got = filepath.Join(t.TempDir(), "s.sock"), &engine.Command{}
-	srv, err := control.Listen(socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	srv, socket, serve := listening(t)
+	got = &engine.Command{}
 	srv.Operate = func(_ context.Context, c engine.Command) ([]engine.Override, error) {
 		*got = c
 		return out, failure
 	}
 	srv.Overrides = func(context.Context) ([]engine.Override, error) { return out, nil }
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- srv.Serve(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
+	serve()
 	return socket, got
 }
 

@@ -20,11 +20,7 @@ import (
 // planner answers as a daemon that plans so.
 func planner(t *testing.T, plan *engine.Plan, asked func(*control.PlanRequest)) (socket string) {
 	t.Helper()
-	socket = filepath.Join(t.TempDir(), "s.sock")
-	srv, err := control.Listen(socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	srv, socket, serve := listening(t)
 	srv.OfferPlan(func(_ context.Context, req *control.PlanRequest) (*engine.Plan, error) {
 		asked(req)
 		if plan == nil {
@@ -32,15 +28,7 @@ func planner(t *testing.T, plan *engine.Plan, asked func(*control.PlanRequest)) 
 		}
 		return plan, nil
 	})
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- srv.Serve(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
+	serve()
 	return socket
 }
 

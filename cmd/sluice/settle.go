@@ -22,45 +22,42 @@ func (w *settler) wait(ctx context.Context) int {
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	begun := time.Now()
-	answered, told := begun, time.Time{}
-	for {
+	text := ""
+	p := poll{limit: w.limit}
+	p.ask = func(ctx context.Context) error {
 		s, err := w.status(ctx)
-		now := time.Now()
 		if err == nil {
-			answered = now
-			text := waitsFor(s)
-			took := now.Sub(begun).Round(time.Second)
-			switch {
-			case text == "":
-				w.say("every check has a verdict, and nobody is held; it took %v\n", took)
-				return exitOK
-			case w.limit > 0 && now.Sub(begun) >= w.limit:
-				w.clear()
-				fmt.Fprintf(w.out, "not settled within %v: %s; the daemon goes on\n", w.limit, text)
-				return exitUnsettled
-			case w.terminal:
-				w.say("%s, after %v", text, took)
-			case now.Sub(told) >= tellEvery:
-				told = now
-				w.say("%s, after %v\n", text, took)
-			}
-		} else if now.Sub(answered) >= silence {
-			w.clear()
-			fmt.Fprintf(w.out, "sluice reload: %v\n", err)
-			return exitUnreachable
+			text = waitsFor(s)
 		}
-		pause := askEvery
-		if w.limit > 0 {
-			pause = min(pause, max(begun.Add(w.limit).Sub(now), time.Millisecond))
-		}
-		select {
-		case <-ctx.Done():
-			w.clear()
-			return exitUnsettled
-		case <-time.After(pause):
-		}
+		return err
 	}
+	p.seen = func(took time.Duration, late, tell bool) (int, bool) {
+		after := took.Round(time.Second)
+		switch {
+		case text == "":
+			w.say("every check has a verdict, and nobody is held; it took %v\n", after)
+			return exitOK, true
+		case late:
+			w.clear()
+			fmt.Fprintf(w.out, "not settled within %v: %s; the daemon goes on\n", w.limit, text)
+			return exitUnsettled, true
+		case w.terminal:
+			w.say("%s, after %v", text, after)
+		case tell:
+			w.say("%s, after %v\n", text, after)
+		}
+		return 0, false
+	}
+	p.silent = func(err error) int {
+		w.clear()
+		fmt.Fprintf(w.out, "sluice reload: %v\n", err)
+		return exitUnreachable
+	}
+	p.ended = func() int {
+		w.clear()
+		return exitUnsettled
+	}
+	return p.run(ctx)
 }
 
 // waitsFor says what is not settled, "" for nothing. A virtual server that is not

@@ -10,16 +10,6 @@ import (
 	"github.com/sluice-lb/sluice/internal/engine"
 )
 
-const (
-	// askEvery is the pause between looks, tellEvery between lines of progress where
-	// there is no terminal.
-	askEvery  = time.Second
-	tellEvery = 5 * time.Second
-	// silence is how long a daemon may not answer before the wait is given up: one
-	// that is being restarted is back sooner.
-	silence = 30 * time.Second
-)
-
 // waiter waits until drained servers have no connections left.
 type waiter struct {
 	list   func(context.Context) ([]engine.Override, error)
@@ -31,48 +21,43 @@ type waiter struct {
 }
 
 func (w *waiter) wait(ctx context.Context) int {
-	begun := time.Now()
-	answered, told := begun, time.Time{}
-	for {
+	var left, gone *engine.Override
+	p := poll{limit: w.limit}
+	p.ask = func(ctx context.Context) error {
 		all, err := w.list(ctx)
-		now := time.Now()
 		if err == nil {
-			answered = now
-			left, gone := w.look(all)
-			if gone != nil {
-				w.clear()
-				fmt.Fprintf(w.errors, "the drain of %s of %s was ended by somebody else\n", gone.Server, gone.VS)
-				return exitEnded
-			}
-			if left == nil {
-				w.clear()
-				w.say("drained, no connection is left; it took %v\n", now.Sub(begun).Round(time.Second))
-				return exitOK
-			}
-			if w.terminal || now.Sub(told) >= tellEvery {
-				told = now
-				w.progress(left, now.Sub(begun))
-			}
-			if w.limit > 0 && now.Sub(begun) >= w.limit {
-				w.clear()
-				fmt.Fprintf(w.errors, "not drained within %v, connections left on %s of %s: %s; the drain goes on\n", w.limit, left.Server, left.VS, render.Left(left))
-				return exitTimeout
-			}
-		} else if now.Sub(answered) >= silence {
-			w.clear()
-			fmt.Fprintf(w.errors, "sluice drain: %v\n", err)
-			return exitUnreachable
+			left, gone = w.look(all)
 		}
-		pause := askEvery
-		if w.limit > 0 {
-			pause = min(pause, max(begun.Add(w.limit).Sub(now), time.Millisecond))
-		}
-		select {
-		case <-ctx.Done():
-			return exitEnded
-		case <-time.After(pause):
-		}
+		return err
 	}
+	p.seen = func(took time.Duration, late, tell bool) (int, bool) {
+		switch {
+		case gone != nil:
+			w.clear()
+			fmt.Fprintf(w.errors, "the drain of %s of %s was ended by somebody else\n", gone.Server, gone.VS)
+			return exitEnded, true
+		case left == nil:
+			w.clear()
+			w.say("drained, no connection is left; it took %v\n", took.Round(time.Second))
+			return exitOK, true
+		}
+		if w.terminal || tell {
+			w.progress(left, took)
+		}
+		if late {
+			w.clear()
+			fmt.Fprintf(w.errors, "not drained within %v, connections left on %s of %s: %s; the drain goes on\n", w.limit, left.Server, left.VS, render.Left(left))
+			return exitTimeout, true
+		}
+		return 0, false
+	}
+	p.silent = func(err error) int {
+		w.clear()
+		fmt.Fprintf(w.errors, "sluice drain: %v\n", err)
+		return exitUnreachable
+	}
+	p.ended = func() int { return exitEnded }
+	return p.run(ctx)
 }
 
 // look brings the drains up to date and returns one with connections, or one that is
