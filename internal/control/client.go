@@ -63,14 +63,7 @@ const Foreign Part = "foreign"
 // out.
 func (c *Client) Status(ctx context.Context, parts ...Part) (*engine.Snapshot, error) {
 	b, err := c.StatusJSON(ctx, parts...)
-	if err != nil {
-		return nil, err
-	}
-	var s engine.Snapshot
-	if err := json.Unmarshal(b, &s); err != nil {
-		return nil, c.unreadable(err)
-	}
-	return &s, nil
+	return decoded[*engine.Snapshot](c, b, err)
 }
 
 // StatusJSON returns the daemon's state as it sent it, with whatever fields this
@@ -90,15 +83,41 @@ func (c *Client) StatusJSON(ctx context.Context, parts ...Part) ([]byte, error) 
 // Reload asks the daemon to read its configuration anew and waits for the result.
 // A configuration that was refused is a result, not an error.
 func (c *Client) Reload(ctx context.Context) (engine.Reload, error) {
-	var r engine.Reload
 	b, err := c.within(ctx, longTimeout, http.MethodPost, "/v1/reload", nil)
+	return decoded[engine.Reload](c, b, err)
+}
+
+// decoded is what an answer says, or why there is none.
+func decoded[T any](c *Client, b []byte, err error) (v T, _ error) {
 	if err != nil {
-		return r, err
+		return v, err
 	}
-	if err := json.Unmarshal(b, &r); err != nil {
-		return r, c.unreadable(err)
+	if err := json.Unmarshal(b, &v); err != nil {
+		var none T
+		return none, c.unreadable(err)
 	}
-	return r, nil
+	return v, nil
+}
+
+// stream makes a request whose answer comes line by line, for as long as ctx lasts.
+func (c *Client) stream(ctx context.Context, method, path string, body []byte) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, "http://sluiced"+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	res, err := c.http.Do(req)
+	if err != nil {
+		return nil, c.explain(err, clientTimeout)
+	}
+	if res.StatusCode == http.StatusOK {
+		return res, nil
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	if err != nil {
+		return nil, c.explain(err, clientTimeout)
+	}
+	return nil, notDone(res, b)
 }
 
 // do makes a request with a body or, if that is nil, without.

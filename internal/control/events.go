@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -215,15 +214,8 @@ func parseEventQuery(v url.Values) (q EventQuery, err error) {
 
 // Events returns what happened last.
 func (c *Client) Events(ctx context.Context, q EventQuery) (Events, error) {
-	var a Events
 	b, err := c.do(ctx, http.MethodGet, "/v1/events?"+q.values().Encode(), nil)
-	if err != nil {
-		return a, err
-	}
-	if err := json.Unmarshal(b, &a); err != nil {
-		return a, c.unreadable(err)
-	}
-	return a, nil
+	return decoded[Events](c, b, err)
 }
 
 // FollowEvents calls take for what happened last and then for what happens, until the
@@ -232,22 +224,11 @@ func (c *Client) Events(ctx context.Context, q EventQuery) (Events, error) {
 func (c *Client) FollowEvents(ctx context.Context, q EventQuery, take func(Events) error) error {
 	v := q.values()
 	v.Set("follow", "1")
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://sluiced/v1/events?"+v.Encode(), nil)
+	res, err := c.stream(ctx, http.MethodGet, "/v1/events?"+v.Encode(), nil)
 	if err != nil {
 		return err
 	}
-	res, err := c.http.Do(req)
-	if err != nil {
-		return c.explain(err, clientTimeout)
-	}
 	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		b, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
-		if err != nil {
-			return c.explain(err, clientTimeout)
-		}
-		return notDone(res, b)
-	}
 	lines := bufio.NewReader(res.Body)
 	for {
 		line, err := lines.ReadBytes('\n')

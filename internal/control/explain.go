@@ -2,7 +2,6 @@ package control
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -78,14 +77,7 @@ func (s *Server) OfferTest(hook func(ctx context.Context, client, who, vs, rs st
 func (c *Client) Explain(ctx context.Context, vs, rs string) (*engine.Explanation, error) {
 	q := url.Values{"vs": {vs}, "rs": {rs}}
 	b, err := c.do(ctx, http.MethodGet, "/v1/explain?"+q.Encode(), nil)
-	if err != nil {
-		return nil, err
-	}
-	var x engine.Explanation
-	if err := json.Unmarshal(b, &x); err != nil {
-		return nil, c.unreadable(err)
-	}
-	return &x, nil
+	return decoded[*engine.Explanation](c, b, err)
 }
 
 // maxTrialLine bounds one line of a transcript.
@@ -99,22 +91,11 @@ func (c *Client) Test(ctx context.Context, vs, rs string, tell func(engine.Trial
 	if err != nil {
 		return err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://sluiced/v1/test", bytes.NewReader(body))
+	res, err := c.stream(ctx, http.MethodPost, "/v1/test", body)
 	if err != nil {
 		return err
 	}
-	res, err := c.http.Do(req)
-	if err != nil {
-		return c.explain(err, clientTimeout)
-	}
 	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		b, err := io.ReadAll(io.LimitReader(res.Body, maxTrialLine))
-		if err != nil {
-			return c.explain(err, clientTimeout)
-		}
-		return notDone(res, b)
-	}
 	lines := bufio.NewScanner(res.Body)
 	lines.Buffer(nil, maxTrialLine)
 	for lines.Scan() {

@@ -2,7 +2,6 @@ package control
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"time"
 
@@ -39,13 +38,6 @@ func (s *Server) handover(w http.ResponseWriter, r *http.Request) {
 
 // Handover has the daemon save its state and end, the table as it is.
 func (c *Client) Handover(ctx context.Context) (Handover, error) {
-	var h Handover
 	b, err := c.do(ctx, http.MethodPost, "/v1/handover", nil)
-	if err != nil {
-		return h, err
-	}
-	if err := json.Unmarshal(b, &h); err != nil {
-		return h, c.unreadable(err)
-	}
-	return h, nil
+	return decoded[Handover](c, b, err)
 }

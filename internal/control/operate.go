@@ -79,14 +79,7 @@ func (c *Client) Overrides(ctx context.Context) ([]engine.Override, error) {
 
 func (c *Client) orders(ctx context.Context, method, path string, body []byte) ([]engine.Override, error) {
 	b, err := c.do(ctx, method, path, body)
-	if err != nil {
-		return nil, err
-	}
-	var out []engine.Override
-	if err := json.Unmarshal(b, &out); err != nil {
-		return nil, c.unreadable(err)
-	}
-	return out, nil
+	return decoded[[]engine.Override](c, b, err)
 }
 
 // commandError reads what operate answers when it did nothing; nil for another kind of

@@ -65,12 +65,5 @@ func (c *Client) Plan(ctx context.Context, req *PlanRequest) (*engine.Plan, erro
 		}
 	}
 	b, err := c.within(ctx, longTimeout, http.MethodPost, "/v1/plan", body)
-	if err != nil {
-		return nil, err
-	}
-	var p engine.Plan
-	if err := json.Unmarshal(b, &p); err != nil {
-		return nil, c.unreadable(err)
-	}
-	return &p, nil
+	return decoded[*engine.Plan](c, b, err)
 }
