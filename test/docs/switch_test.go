@@ -51,14 +51,13 @@ func TestKernelSwitchFromKeepalived(t *testing.T) {
 			s.keepalived.Wait(t, time.Minute)
 			s.start()
 			s.long.Settle(t)
-			// How many a stop cuts depends on who sends something before the table is back.
-			if r := s.long.Report(); (r.Lost() > 0) != tc.cuts {
-				t.Errorf("lost %d of %d connections, which is not what the page says: %s", r.Lost(), held, r)
-			} else {
-				t.Logf("long-lived connections: %s", r)
+			// How many a stop cuts depends on who sends something before the table is back:
+			// that is told, and not asserted.
+			long, r := s.long.Report(), s.short.Close()
+			t.Logf("long-lived connections: %s; short requests: %s", long, r)
+			if !tc.cuts && long.Lost() > 0 {
+				t.Errorf("lost %d of %d connections, which is not what the page says", long.Lost(), held)
 			}
-			r := s.short.Close()
-			t.Logf("short requests: %s", r)
 			if !tc.cuts && r.Lost() != 0 {
 				t.Errorf("requests were lost: %s", r)
 			}
