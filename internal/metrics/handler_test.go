@@ -72,6 +72,9 @@ func TestAllDetailIsCompressedForWhoAcceptsThat(t *testing.T) {
 // TestTenThousandServersScrapeInTime: all detail within 200 ms. It is processor time
 // that is held to that, for this machine may do other things too.
 func TestTenThousandServersScrapeInTime(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector's time says nothing of the program's")
+	}
 	e := written(t, farm(100, 100))
 	for _, detail := range []config.MetricsDetail{config.MetricsService, config.MetricsServer} {
 		for _, encoding := range []string{"", "gzip"} {
@@ -86,7 +89,7 @@ func TestTenThousandServersScrapeInTime(t *testing.T) {
 				t.Fatalf("%d bytes: that is not all", size)
 			}
 			t.Logf("detail %v, encoding %q: %v of processor time, %v, %d bytes", detail, encoding, best, wall.Round(10*time.Microsecond), size)
-			if best > 200*time.Millisecond && !raceEnabled {
+			if best > 200*time.Millisecond {
 				t.Errorf("detail %v, encoding %q: %v", detail, encoding, best)
 			}
 		}
