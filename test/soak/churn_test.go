@@ -23,6 +23,9 @@ const (
 	// allowed is how much later a verdict may reach the table with readers, at the
 	// 99th percentile.
 	allowed = 5 * time.Millisecond
+	// quiet is what the 99th percentile is below without readers, on a machine that has
+	// nothing else to do: otherwise nothing can be said of a few milliseconds.
+	quiet = 3 * time.Millisecond
 	// readerPause is between two readings of one reader.
 	readerPause = 100 * time.Millisecond
 )
@@ -180,10 +183,10 @@ func TestReadersDelayNoVerdict(t *testing.T) {
 		}
 		return quantile(0.5, from, to), quantile(0.99, from, to)
 	}
-	for series := 1; ; series++ {
-		good := true
+	for series, told := 1, 0; ; series++ {
+		good, noisy := true, false
 		for _, aligned := range []bool{false, true} {
-			var more []time.Duration
+			var without, more []time.Duration
 			for range pairs {
 				p50, p99 := measure()
 				begun := time.Now()
@@ -195,17 +198,24 @@ func TestReadersDelayNoVerdict(t *testing.T) {
 				if answers < scrapers {
 					t.Fatal("nobody was answered")
 				}
-				more = append(more, with99-p99)
+				without, more = append(without, p99), append(more, with99-p99)
 			}
+			slices.Sort(without)
 			slices.Sort(more)
+			noisy = noisy || without[pairs/2] > quiet
 			t.Logf("aligned %t: readers add %v at the 99th percentile, of %v", aligned, more[pairs/2], more)
 			good = good && more[pairs/2] <= allowed
+		}
+		if !noisy {
+			told++
 		}
 		switch {
 		case good:
 			return
+		case series == 3 && told == 0:
+			t.Skipf("this machine has other things to do: without any reader the 99th percentile is above %v", quiet)
 		case series == 3:
-			t.Fatalf("in none of %d series do readers add less than %v", series, allowed)
+			t.Fatalf("in none of %d series, of which %d on a quiet machine, do readers add less than %v", series, told, allowed)
 		}
 	}
 }
