@@ -175,7 +175,8 @@ func (s *settings) compose(l *letter, from address, to []address) []byte {
 // text makes a body lines of valid UTF-8, each with its end, without control
 // characters.
 func text(s string) string {
-	s = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(strings.ToValidUTF8(s, "?"))
+	// Durations below a millisecond are no reason to encode a mail that people grep.
+	s = strings.NewReplacer("\r\n", "\n", "\r", "\n", "µs", "us").Replace(strings.ToValidUTF8(s, "?"))
 	s = strings.Map(func(r rune) rune {
 		if r != '\n' && r != '\t' && unicode.IsControl(r) {
 			return ' '

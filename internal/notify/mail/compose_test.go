@@ -206,3 +206,11 @@ func TestNoNameAddsAHeader(t *testing.T) {
 		}
 	})
 }
+
+// TestAQuickFailureIsPlainText: its duration is no reason to encode keepalived's words.
+func TestAQuickFailureIsPlainText(t *testing.T) {
+	got := text("=> TCP CHECK failed on service <=\n\nconnect to 10.0.0.1:80: connection refused (ECONNREFUSED) after 843µs")
+	if !plain(got) || !strings.Contains(got, "=> TCP CHECK failed on service <=") || !strings.Contains(got, "after 843us") {
+		t.Errorf("%q is not plain", got)
+	}
+}

@@ -35,7 +35,8 @@
 //   - A mail is not cut off at 1023 bytes. X-Mailer is our name.
 //   - Control characters in names become blanks, so that no name can add a header or a
 //     command. What is not ASCII is encoded: the subject by RFC 2047, the text as
-//     quoted-printable UTF-8. The name before an address in brackets is quoted.
+//     quoted-printable UTF-8, but for the sign of microseconds, which becomes "us": what
+//     keepalived's mails say must be there to be grepped. The name before an address in brackets is quoted.
 //   - At a stop each mail that waits is tried once more, all within StopLimit, and
 //     until one fails.
 package mail
