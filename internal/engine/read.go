@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"fmt"
-	"iter"
 	"log/slog"
 	"slices"
 	"strings"
@@ -68,20 +67,6 @@ func (e *Engine) overview() (*Snapshot, *published) {
 		s.Leaving = append(s.Leaving, serviceOf(v.ServiceView))
 	}
 	return &s, p
-}
-
-// VirtualServers yields what Snapshot has of virtual servers, each made when it is
-// asked for. All are of one moment.
-func (e *Engine) VirtualServers() iter.Seq[VirtualServer] {
-	p := e.published.Load()
-	return func(yield func(VirtualServer) bool) {
-		now := time.Now()
-		for i := range p.pieces.n {
-			if !yield(p.pieces.at(i).read(p.config, now)) {
-				return
-			}
-		}
-	}
 }
 
 func (e *Engine) snapshot() (*Snapshot, *published) {

@@ -213,7 +213,7 @@ func TestPartsOfASnapshot(t *testing.T) {
 		t.Fatalf("unsettled: %v", unsettled)
 	}
 	i := 0
-	for vs := range e.VirtualServers() {
+	for _, vs := range e.Snapshot().VirtualServers {
 		want := whole.VirtualServers[i]
 		if diff := cmp.Diff(want, vs, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
 			t.Errorf("one at a time (-snapshot +one):\n%s", diff)

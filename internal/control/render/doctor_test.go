@@ -2,12 +2,8 @@ package render
 
 import (
 	"bytes"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluice-lb/sluice/internal/doctor"
 	"github.com/sluice-lb/sluice/internal/engine"
@@ -66,19 +62,7 @@ func TestDoctor(t *testing.T) {
 					t.Errorf("longer than %d: %s", width, line)
 				}
 			}
-			path := filepath.Join("testdata", name+".golden")
-			if *update {
-				if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if d := cmp.Diff(string(want), b.String()); d != "" {
-				t.Errorf("(-want +got):\n%s", d)
-			}
+			golden(t, name, b.Bytes())
 		})
 	}
 }

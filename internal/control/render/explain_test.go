@@ -2,13 +2,10 @@ package render
 
 import (
 	"bytes"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/sluice-lb/sluice/internal/engine"
@@ -149,24 +146,6 @@ func TestExplainGolden(t *testing.T) {
 			}
 			golden(t, "explain-"+name, buf.Bytes())
 		})
-	}
-}
-
-// golden compares with a file, or rewrites it.
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name+".golden")
-	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(string(want), string(got)); d != "" {
-		t.Errorf("-want +got:\n%s", d)
 	}
 }
 

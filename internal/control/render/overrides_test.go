@@ -2,12 +2,8 @@ package render
 
 import (
 	"bytes"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluice-lb/sluice/internal/engine"
 )
@@ -38,19 +34,7 @@ func TestOverridesGolden(t *testing.T) {
 		if err := Overrides(&buf, list, now); err != nil {
 			t.Fatal(err)
 		}
-		path := filepath.Join("testdata", name+".golden")
-		if *update {
-			if err := os.WriteFile(path, buf.Bytes(), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if d := cmp.Diff(string(want), buf.String()); d != "" {
-			t.Errorf("%s: -want +got:\n%s", name, d)
-		}
+		golden(t, name, buf.Bytes())
 	}
 	if err := Overrides(brokenWriter{}, nil, now); err == nil {
 		t.Error("a write error is not told")

@@ -3,13 +3,9 @@ package render
 import (
 	"bytes"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluice-lb/sluice/internal/engine"
 )
@@ -80,19 +76,7 @@ func TestPlanGolden(t *testing.T) {
 			if err := Plan(&b, tt.plan, tt.o); err != nil {
 				t.Fatal(err)
 			}
-			path := filepath.Join("testdata", name+".golden")
-			if *update {
-				if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if d := cmp.Diff(string(want), b.String()); d != "" {
-				t.Errorf("-want +got:\n%s", d)
-			}
+			golden(t, name, b.Bytes())
 		})
 	}
 	var b bytes.Buffer

@@ -190,20 +190,26 @@ func TestGolden(t *testing.T) {
 			if err != nil || got != tc.want {
 				t.Errorf("result %+v, %v; want %+v", got, err, tc.want)
 			}
-			path := filepath.Join("testdata", tc.name+".golden")
-			if *update {
-				if err := os.WriteFile(path, buf.Bytes(), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if d := cmp.Diff(string(want), buf.String()); d != "" {
-				t.Errorf("-want +got:\n%s", d)
-			}
+			golden(t, tc.name, buf.Bytes())
 		})
+	}
+}
+
+// golden compares with a file, or rewrites it.
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name+".golden")
+	if *update {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(string(want), string(got)); d != "" {
+		t.Errorf("%s: -want +got:\n%s", name, d)
 	}
 }
 
