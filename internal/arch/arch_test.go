@@ -129,18 +129,25 @@ func TestNoTestSleeps(t *testing.T) {
 func sleeps(t *testing.T, path string, src []byte) []token.Position {
 	t.Helper()
 	set, f := parse(t, path, src)
-	for _, i := range f.Imports {
-		if i.Path.Value == `"testing/synctest"` {
-			return nil
-		}
-	}
+	bubbles := slices.ContainsFunc(f.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == `"testing/synctest"` })
 	var found []token.Position
-	ast.Inspect(f, func(n ast.Node) bool {
-		if s, ok := n.(*ast.SelectorExpr); ok && isPackageName(s.X, "time") && s.Sel.Name == "Sleep" {
-			found = append(found, set.Position(s.Pos()))
+	look := func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncDecl:
+			// What is no test itself is called within a bubble, if its file has any.
+			return !bubbles || strings.HasPrefix(n.Name.Name, "Test")
+		case *ast.CallExpr:
+			if fun, ok := n.Fun.(*ast.SelectorExpr); ok && isPackageName(fun.X, "synctest") && fun.Sel.Name == "Test" {
+				return false
+			}
+		case *ast.SelectorExpr:
+			if isPackageName(n.X, "time") && n.Sel.Name == "Sleep" {
+				found = append(found, set.Position(n.Pos()))
+			}
 		}
 		return true
-	})
+	}
+	ast.Inspect(f, look)
 	return found
 }
 
@@ -235,6 +242,10 @@ func TestSleepIsFound(t *testing.T) {
 	}
 	if got := sleeps(t, "x_test.go", []byte("package x\nimport (\"time\"; \"testing/synctest\")\n"+body)); len(got) != 0 {
 		t.Errorf("found %v in virtual time", got)
+	}
+	const tests = "package x\nimport (\"time\"; \"testing/synctest\")\nfunc TestA() { synctest.Test(t, func() { time.Sleep(1) }) }\nfunc TestB() { synctest.Test(t, f); time.Sleep(2) }\n"
+	if got := sleeps(t, "x_test.go", []byte(tests)); len(got) != 1 || got[0].Line != 4 {
+		t.Errorf("found %v, want the one outside of its file's bubbles", got)
 	}
 	if got := sleeps(t, "x_test.go", []byte("package x\n// time.Sleep(1)\nvar s = \"time.Sleep(1)\"\n")); len(got) != 0 {
 		t.Errorf("found %v in text", got)

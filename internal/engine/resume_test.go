@@ -196,7 +196,7 @@ func TestKnownDownIsNotTrustedThoughTheTableIsLost(t *testing.T) {
 			r.want("1:1")
 			r.crash()
 			r.lose()
-			time.Sleep(off)
+			r.pass(off)
 			r.start(conf(1, 2))
 			r.want("1:1")
 			for _, op := range r.table.Log() {
@@ -232,7 +232,7 @@ func TestFreshUpIsTrustedUnderAlpha(t *testing.T) {
 			r.pass(time.Hour)
 			r.crash()
 			r.lose()
-			time.Sleep(tt.off)
+			r.pass(tt.off)
 			r.start(cfg)
 			r.want(tt.want)
 		})
