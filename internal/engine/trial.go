@@ -62,26 +62,25 @@ type trials struct {
 	who map[string]bool
 }
 
-func (t *trials) begin(who string) error {
+// begin takes a place; done gives it back, and may be called twice.
+func (t *trials) begin(who string) (done func(), err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
 	case t.who[who]:
-		return &CommandError{Code: CodeRefused, Message: "you have a test under way, and one at a time is enough"}
+		return nil, &CommandError{Code: CodeRefused, Message: "you have a test under way, and one at a time is enough"}
 	case len(t.who) >= maxTrials:
-		return &CommandError{Code: CodeRefused, Message: fmt.Sprintf("%d tests are under way, which is as many as there may be; try again in a moment", maxTrials)}
+		return nil, &CommandError{Code: CodeRefused, Message: fmt.Sprintf("%d tests are under way, which is as many as there may be; try again in a moment", maxTrials)}
 	}
 	if t.who == nil {
 		t.who = map[string]bool{}
 	}
 	t.who[who] = true
-	return nil
-}
-
-func (t *trials) end(who string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.who, who)
+	return sync.OnceFunc(func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		delete(t.who, who)
+	}), nil
 }
 
 // Test runs each check of one real server once, now, one after the other, and tells
@@ -93,10 +92,11 @@ func (e *Engine) Test(ctx context.Context, client, who, vs, rs string, tell func
 	if err != nil {
 		return err
 	}
-	if err := e.trials.begin(client); err != nil {
+	release, err := e.trials.begin(client)
+	if err != nil {
 		return err
 	}
-	defer e.trials.end(client)
+	defer release()
 	rc := f.config()
 	e.log.Info("An operator tests a real server", event.Key, event.OperatorTest, "vs", f.piece.of.name, "rs", rsName(rc.Key, f.piece.of.Config), "who", who)
 	worst := checker.OK
@@ -133,6 +133,7 @@ func (e *Engine) Test(ctx context.Context, client, who, vs, rs string, tell func
 	if x, err := e.Explain(ctx, f.piece.of.Config.Key.String(), rc.Key.String()); err == nil {
 		end.State, end.Summary = x.RealServer.State, x.Summary
 	}
+	release() // who reads the end may ask for the next test at once
 	return tell(end)
 }
 

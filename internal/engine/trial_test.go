@@ -109,6 +109,16 @@ func TestTrialsAreBounded(t *testing.T) {
 		if err := begin("1", r.Context()); err != nil {
 			t.Errorf("no place is free: %v", err)
 		}
+		// Who reads the end may ask again before the first call has returned.
+		var again error
+		if err := r.e.Test(r.Context(), "1", "alice", "192.0.2.1:80", target(1), func(l TrialLine) error {
+			if l.Line == "end" {
+				again = begin("1", r.Context())
+			}
+			return nil
+		}); err != nil || again != nil {
+			t.Errorf("%v; asked again at the end: %v", err, again)
+		}
 		var ce *CommandError
 		if err := r.e.Test(r.Context(), "1", "alice", "192.0.2.1", "10.0.0.9", nil); !errors.As(err, &ce) || ce.Code != CodeUnknown {
 			t.Errorf("%v", err)
