@@ -27,6 +27,8 @@ const (
 	xsys      = "golang.org/x/sys/..."
 	netlink   = "github.com/mdlayher/netlink/..."
 	genetlink = "github.com/mdlayher/genetlink/..."
+	rtnetlink = "github.com/jsimonetti/rtnetlink/v2/..."
+	nftables  = "github.com/google/nftables/..."
 )
 
 var none = []string{}
@@ -55,10 +57,15 @@ var rules = []rule{
 
 	{pkg: "internal/apply", may: []string{"internal/framework", "internal/config", "pkg/ipvs", "internal/event"}, never: []string{"internal/checker/...", "internal/config/syntax", "internal/config/keyword"}},
 	{pkg: "internal/event", may: none, libs: none},
+	// edge decides and others write: no socket of the kernel's in it.
+	{pkg: "internal/edge", may: []string{"internal/config", "internal/event", "pkg/ipvs"}, libs: none, not: []string{"net", "os/..."}},
+	{pkg: "internal/host/vip", may: []string{"internal/edge", "internal/host"}, libs: []string{netlink, rtnetlink, xsys}, never: []string{"internal/engine", "internal/apply"}},
+	{pkg: "internal/host/filter", may: []string{"internal/edge", "internal/config", "internal/host", "pkg/ipvs"}, libs: []string{netlink, nftables, xsys}, never: []string{"internal/engine", "internal/apply"}},
+	{pkg: "internal/host/lane", may: []string{"internal/config", "internal/host"}, libs: []string{netlink, rtnetlink, xsys}, never: []string{"internal/engine", "internal/apply"}},
 	{pkg: "internal/pace", may: none, libs: none},
 	{pkg: "internal/journal", may: none, libs: []string{xsys}},
 	{pkg: "internal/state", may: []string{"internal/event"}, libs: []string{xsys}},
-	{pkg: "internal/engine", may: []string{"internal/framework", "internal/checker", "internal/apply", "internal/config", "pkg/ipvs", "pkg/ipvs/ipvstest", "internal/config/diag", "internal/state", "internal/event", "internal/pace"},
+	{pkg: "internal/engine", may: []string{"internal/framework", "internal/checker", "internal/apply", "internal/config", "pkg/ipvs", "pkg/ipvs/ipvstest", "internal/config/diag", "internal/state", "internal/event", "internal/pace", "internal/edge"},
 		not: []string{genetlink, netlink, "os/signal"}},
 	{pkg: "internal/script", may: []string{"internal/config"}, libs: []string{xsys}},
 	{pkg: "internal/notify", may: []string{"internal/config", "internal/script", "internal/event"}, libs: []string{xsys}},

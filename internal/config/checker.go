@@ -121,6 +121,9 @@ type Connection struct {
 	BindIf string
 	// Timeout is the one deadline from connect to last byte.
 	Timeout time.Duration
+	// Via is the real server that the way to a virtual address leads through, nil for
+	// none. FWMark is its mark then.
+	Via *Via
 }
 
 // Schedule is when a checker runs and how many results make a verdict.

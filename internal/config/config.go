@@ -145,6 +145,14 @@ type Global struct {
 	WithdrawDelay time.Duration
 	// ShareChecks has equal checks of several virtual servers run once.
 	ShareChecks bool
+	// VIPDelay is how long the services behind a withdrawn address go on untouched.
+	VIPDelay time.Duration
+	// NFTables is nftables_ipvs; nil for none.
+	NFTables *NFTables
+	// Passive withholds all services.
+	Passive Passive
+	// ViaMark is where the marks of check_via begin (its low 16 bits are 0).
+	ViaMark uint32
 	// CheckerThreads is how many threads lead the checks that need no goroutine; 0 is
 	// the default.
 	CheckerThreads int
@@ -227,6 +235,9 @@ type SyncDaemon struct {
 	// State is what runs: lvs_sync_state (an extension), else SyncOff with an
 	// instance and SyncBoth without.
 	State SyncState
+	// File is the track file that says which half runs, in place of State: master
+	// unless its value is 0, then backup. nil for none.
+	File *TrackFileUse
 }
 
 // Process is what is asked of the process itself.
@@ -466,6 +477,14 @@ type VirtualServer struct {
 	MinAlive Floor
 	// FlapDamping lengthens the way back of a real server that flaps.
 	FlapDamping Damping
+	// VIP is what becomes of its addresses on this host.
+	VIP VIP
+	// VIPAddresses are those that its marks stand for (vip_address), sorted: a mark does
+	// not tell.
+	VIPAddresses []netip.Addr
+	// Mark carries its addresses with nftables_ipvs, 0 for a service of each. It is
+	// Assign's.
+	Mark uint32
 }
 
 // SorryServer is what serves while the quorum is lost. Its weight is always 1.

@@ -1,0 +1,2 @@
+// Package filter writes our tables of nftables: the guard and the marks of groups.
+package filter

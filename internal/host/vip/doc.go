@@ -1,0 +1,2 @@
+// Package vip puts virtual addresses on a device, through rtnetlink.
+package vip
