@@ -32,7 +32,7 @@ type Config struct {
 	SSL *SSL
 	// VirtualServers are in file order. Those that were rejected are not here.
 	VirtualServers []*VirtualServer
-	// TrackFiles are those that a real server uses, in file order.
+	// TrackFiles are those that a real server, lvs_sync_state or passive uses, in file order.
 	TrackFiles []*TrackFile
 	// Files are all files that were read, in the order they were opened.
 	Files []string
@@ -235,8 +235,8 @@ type SyncDaemon struct {
 	// State is what runs: lvs_sync_state (an extension), else SyncOff with an
 	// instance and SyncBoth without.
 	State SyncState
-	// File is the track file that says which half runs, in place of State: master
-	// unless its value is 0, then backup. nil for none.
+	// File is the track file that says which half runs, in place of State, which is
+	// SyncOff then: master unless its value is 0, then backup. nil for none.
 	File *TrackFileUse
 }
 

@@ -24,6 +24,7 @@ func SameVirtualServer(a, b *VirtualServer) bool {
 		sameSorry(a.Sorry, b.Sorry) &&
 		a.DrainTimeout == b.DrainTimeout && a.UDPDrainTimeout == b.UDPDrainTimeout &&
 		a.OnFailure == b.OnFailure && a.MinAlive == b.MinAlive && a.FlapDamping == b.FlapDamping &&
+		a.VIP == b.VIP && slices.Equal(a.VIPAddresses, b.VIPAddresses) && a.Mark == b.Mark &&
 		slices.EqualFunc(a.RealServers, b.RealServers, SameRealServer)
 }
 

@@ -90,7 +90,7 @@ func (p *printer) flag(keyword string, on bool) {
 	}
 }
 
-func number[T int | int64 | uint8 | uint16 | uint32](n T) string {
+func number[T int | int32 | int64 | uint8 | uint16 | uint32](n T) string {
 	return strconv.FormatInt(int64(n), 10)
 }
 
@@ -256,6 +256,7 @@ func (p *printer) virtual(g *Global, vs *VirtualServer) {
 		p.ext("drain_timeout", timer(vs.DrainTimeout))
 	}
 	p.protection(vs)
+	p.vip(vs)
 	if s := vs.Sorry; s != nil {
 		p.line("sorry_server", place(s.Key.AddrPort))
 		p.method("sorry_server_lvs_method", s.Forward)
@@ -302,6 +303,7 @@ func (p *printer) real(vs *VirtualServer, rs *RealServer) {
 	p.script("notify_up", rs.NotifyUp)
 	p.script("notify_down", rs.NotifyDown)
 	p.label(rs.Label)
+	p.via(rs)
 	for _, u := range rs.TrackFiles {
 		p.ext("track_file", word(u.Name), "weight", number(u.Weight), reverse(u.Reverse))
 	}

@@ -39,7 +39,9 @@ func (p *printer) checker(vs *VirtualServer, rs *RealServer, c *Checker) {
 }
 
 func (p *printer) connection(c *Connection) {
-	p.line("connect_ip", c.Target.Addr().String())
+	if c.Via == nil { // else it is a virtual address, which check_via says
+		p.line("connect_ip", c.Target.Addr().String())
+	}
 	if c.Target.Port() != 0 {
 		p.line("connect_port", number(c.Target.Port()))
 	}
@@ -50,7 +52,7 @@ func (p *printer) connection(c *Connection) {
 		p.line("bind_port", number(c.BindPort))
 	}
 	p.text("bind_if", c.BindIf)
-	if c.FWMark != 0 {
+	if c.FWMark != 0 && c.Via == nil {
 		p.line("fwmark", number(c.FWMark))
 	}
 	p.line("connect_timeout", timer(c.Timeout))

@@ -124,6 +124,7 @@ func (p *printer) global(g *Global, late bool) {
 	p.drift(g)
 	p.observation(g)
 	p.threads(g)
+	p.host(g)
 	p.close()
 	p.text("net_namespace", g.NetNamespace)
 	if g.NetNamespaceIPVSSet {
@@ -185,6 +186,10 @@ func (p *printer) sync(s *SyncDaemon) {
 		line = append(line, "group", s.Group.String())
 	}
 	p.line(line...)
+	if s.File != nil {
+		p.ext("lvs_sync_state", "track_file", word(s.File.Name))
+		return
+	}
 	p.ext("lvs_sync_state", s.State.String())
 }
 

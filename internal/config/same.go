@@ -23,7 +23,7 @@ func (c *Checker) AsksSame(o *Checker) bool {
 	if c == o {
 		return true
 	}
-	if c.Kind != o.Kind || c.Conn != o.Conn || (c.File == nil) != (o.File == nil) || c.File != nil && c.File.Name != o.File.Name {
+	if c.Kind != o.Kind || !c.Conn.same(&o.Conn) || (c.File == nil) != (o.File == nil) || c.File != nil && c.File.Name != o.File.Name {
 		return false
 	}
 	return c.HTTP.asks(o.HTTP) && same(c.SMTP, o.SMTP) && same(c.DNS, o.DNS) && c.UDP.same(o.UDP) && c.Misc.same(o.Misc)
@@ -37,6 +37,16 @@ func both[T any](a, b *T) (look, equal bool) {
 func same[T comparable](a, b *T) bool {
 	look, equal := both(a, b)
 	return equal || look && *a == *b
+}
+
+// same looks into Via: those of two configurations are two values.
+func (c *Connection) same(o *Connection) bool {
+	if c.Via == nil && o.Via == nil {
+		return *c == *o
+	}
+	a, b := *c, *o
+	a.Via, b.Via = nil, nil
+	return a == b && same(c.Via, o.Via)
 }
 
 func (h *HTTP) asks(o *HTTP) bool {
@@ -107,6 +117,10 @@ func (c *Checker) AppendQuestion(b []byte) []byte {
 	q.addr(c.Conn.BindAddr)
 	q.number(int64(c.Conn.Target.Port()), int64(c.Conn.BindPort), int64(c.Conn.FWMark), int64(c.Conn.Timeout), int64(c.Conn.Close))
 	q.text(c.Conn.BindIf)
+	if v := c.Conn.Via; q.there(v != nil) {
+		q.addr(v.Server)
+		q.number(int64(v.Forward.Method), int64(v.Forward.Tunnel), int64(v.Forward.Checksum), int64(v.Forward.Port), int64(v.Mark))
+	}
 	if q.there(c.File != nil) {
 		q.text(c.File.Name)
 	}

@@ -19,7 +19,8 @@ func everything() *config.Checker {
 	addr := netip.MustParseAddr("fe80::1%eth0")
 	return &config.Checker{
 		Kind: config.HTTPGet, Pos: diag.At("a", 1, 2),
-		Conn:     config.Connection{Target: netip.AddrPortFrom(addr, 80), BindAddr: addr, BindPort: 1, BindIf: "lo", FWMark: 2, Timeout: time.Second},
+		Conn: config.Connection{Target: netip.AddrPortFrom(addr, 80), BindAddr: addr, BindPort: 1, BindIf: "lo", FWMark: 2, Timeout: time.Second,
+			Via: &config.Via{Server: addr, Forward: config.Forwarding{Method: config.TUN, Tunnel: config.GUE, Checksum: config.Csum, Port: 3}, Mark: 4}},
 		Schedule: config.Schedule{DelayLoop: 1, DelayBeforeRetry: 2, Warmup: 3, Retry: 4, Rise: 5},
 		HTTP: &config.HTTP{VirtualHost: "a", SNIName: "b", SNIVirtualHost: "c", TLS: &config.TLS{CA: "/ca", ServerName: "e", ExpiryWarn: 1}, URLs: []config.URL{{
 			Path: "/", VirtualHost: "d", Status: []config.StatusRange{{First: 200, Last: 299}},

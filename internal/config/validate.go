@@ -29,6 +29,7 @@ func Validate(c *Config) error {
 		v.need(!files[t.Name], "track file %s twice", t.Name)
 		files[t.Name] = true
 	}
+	v.host(&c.Global, files)
 	seen := map[VSKey]bool{}
 	for _, vs := range c.VirtualServers {
 		v.in = vs.Key.String() + ": "
@@ -95,6 +96,7 @@ func (v *validator) virtual(vs *VirtualServer, files map[string]bool) {
 	v.need(vs.UDPDrainTimeout >= 0, "udp_drain_timeout %v is negative", vs.UDPDrainTimeout)
 	v.need(vs.MinAlive.Percent <= 100 && (vs.MinAlive.Percent == 0 || vs.MinAlive.Servers == 0), "min_alive %+v", vs.MinAlive)
 	v.need(vs.FlapDamping.Count == 0 || vs.FlapDamping.Within > 0, "flap_damping %+v", vs.FlapDamping)
+	v.vip(vs)
 	families := map[Family]bool{}
 	for _, e := range vs.Entries {
 		families[e.Family] = true
@@ -181,6 +183,9 @@ func (v *validator) checker(rs *RealServer, c *Checker, files map[string]bool) {
 	} else {
 		if t := c.Conn.Target; !t.Addr().IsValid() || t.Port() == 0 && c.Kind != PingCheck {
 			v.fail("real server %s: %s: target %s", rs.Key, c.Kind, t)
+		}
+		if via := c.Conn.Via; via != nil {
+			v.via(rs, c, via)
 		}
 		if c.Conn.Timeout <= 0 {
 			v.fail("real server %s: %s: timeout %v", rs.Key, c.Kind, c.Conn.Timeout)

@@ -101,9 +101,7 @@ const (
 
 // Addresses returns the virtual addresses of a virtual server, sorted, each once: those
 // of its entries, and the listed ones of its marks.
-func (vs *VirtualServer) Addresses() []netip.Addr { return addresses(vs) }
-
-func addresses(vs *VirtualServer) []netip.Addr {
+func (vs *VirtualServer) Addresses() []netip.Addr {
 	list := make([]netip.Addr, 0, len(vs.Entries)+len(vs.VIPAddresses))
 	for _, e := range vs.Entries {
 		if e.Addr.IsValid() {
@@ -113,11 +111,4 @@ func addresses(vs *VirtualServer) []netip.Addr {
 	list = append(list, vs.VIPAddresses...)
 	slices.SortFunc(list, netip.Addr.Compare)
 	return slices.Compact(list)
-}
-
-// Assign gives the marks of nftables_ipvs and check_via to a configuration that nobody
-// else has seen yet. What earlier had a mark keeps it; the rest get the lowest free
-// ones, in file order. Those that the file itself uses are not free.
-func Assign(cfg *Config, earlier Marks) (Marks, error) {
-	return Marks{}, nil
 }
