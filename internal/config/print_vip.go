@@ -16,7 +16,7 @@ func (p *printer) host(g *Global) {
 	if g.VIPDelay != DefaultVIPDelay {
 		p.ext("vip_delay", timer(g.VIPDelay))
 	}
-	if g.ViaMark != ViaMark {
+	if g.ViaMark != ViaMark && g.ViaMark != 0 { // 0 is the default too
 		p.ext("check_via_mark", fmt.Sprintf("%#x", g.ViaMark))
 	}
 	switch s := g.Passive; {

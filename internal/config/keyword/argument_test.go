@@ -31,6 +31,11 @@ var wrong = map[string][]struct{ args, allowed string }{
 	},
 	"global_defs/control_group":        {{`""`, "name of a group"}, {`"load balancers"`, "name of a group"}, {"-x", "name of a group"}},
 	"global_defs/control_read_group":   {{"a/b", "name of a group"}},
+	"global_defs/lvs_sync_state":       {{"example", "off, master, backup, both, track_file"}, {"track_file", "track_file NAME"}, {"track_file t2", "no track_file t2"}},
+	"global_defs/passive":              {{"maybe", "on, off, track_file"}, {"track_file", "track_file NAME"}, {"track_file t2", "no track_file t2"}},
+	"global_defs/check_via_mark":       {{"0x10001", "multiple of 0x10000"}, {"0", "0x10000-0xffff0000"}, {"0x100000000", "0x10000-0xffff0000"}, {"x", "multiple of 0x10000"}, {"0xx", "multiple of 0x10000"}, {"99999999999999999999", "0x10000-0xffff0000"}, {"5", "multiple of 0x10000"}},
+	"global_defs/nftables_ipvs":        {{strings.Repeat("x", 256), "255 bytes"}},
+	"global_defs/vip_device":           {{"sixteen_letters_", "1-15 bytes"}, {`""`, "1-15 bytes"}, {"a/b", "without blanks, / and :"}, {"a:0", "without blanks, / and :"}, {`"a b"`, "without blanks"}, {"vip%d", "no device's name"}, {"..", "1-15 bytes"}},
 	"global_defs/http_listen":          {{"127.0.0.1", "127.0.0.1:9476"}, {":9476", "[::]:9476"}, {"localhost:80", "address with a port"}, {"127.0.0.1:0", "address with a port"}, {"127.0.0.1:65536", "address with a port"}},
 	"global_defs/http_admin":           {{"token", "path from /"}, {`""`, "path from /"}},
 	"global_defs/checker_priority":     {{"20", "-20..19"}, {"-21", "-20..19"}, {"x", "-20..19"}},
@@ -38,6 +43,8 @@ var wrong = map[string][]struct{ args, allowed string }{
 	"global_defs/checker_cpu_affinity": {{"0 1024", "0-1023"}, {"0 x", "0-1023"}, {"-1", "0-1023"}},
 	"global_defs/umask":                {{"01000", "0..0777"}, {"x", "IWGRP"}, {"022 IXOTH", "0..0777"}, {"IXOTH|", "IWGRP"}},
 
+	"virtual_server/vip_device":              {{"sixteen_letters_", "1-15 bytes"}},
+	"virtual_server/vip_address":             {{"example", "IP address"}, {"192.0.2.9-1", "the end is not a number"}, {"192.0.2.1/24", "192.0.2.0/24"}, {"2001:db8::1", "inet6"}, {"10.0.0.0/15", "65536"}},
 	"virtual_server/lvs_sched":               {{"rrr", "rr, wrr, lc"}},
 	"virtual_server/lb_algo":                 {{"rrr", "rr, wrr, lc"}},
 	"virtual_server/lvs_method":              {{"nat", "NAT, DR or TUN"}, {"TUN type gre2", "ipip, gue, gre"}, {"TUN type gue port 65536", "1-65535"}, {"TUN colour", "nocsum, csum and remcsum"}},
@@ -229,6 +236,8 @@ func fill(k *keyword, good string) string {
 		return "nobody nogroup"
 	case "global_defs/lvs_notify_fifo", "global_defs/notify_fifo":
 		return "/run/x nobody nogroup"
+	case "global_defs/passive", "global_defs/lvs_sync_state":
+		return "track_file t"
 	case "global_defs/lvs_sync_daemon":
 		return "eth0 VI_1"
 	case "track_file/weight", "FILE_CHECK/weight":

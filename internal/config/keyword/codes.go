@@ -117,6 +117,18 @@ var (
 
 	codeTLSUnverified = code{"W237", diag.ClassNone, "tls_ca without tls_verify, so that nothing is verified"}
 
+	codeVIPDevice   = code{"E161", diag.ClassConfig, "not the name of a network device"}
+	codeVIPConflict = code{"E162", diag.ClassConfig, "one virtual address on two devices; the first one's is used"}
+	codeVIPAddress  = code{"E163", diag.ClassConfig, "vip_address without a firewall mark, of the other family, or no address; it is left out"}
+	codeVIPSuspend  = code{"E164", diag.ClassConfig, "ha_suspend does not go with vip_device"}
+	codeCheckVia    = code{"E165", diag.ClassConfig, "check_via that cannot be followed, or a check with words that do not go with it"}
+
+	codeVIPNothing   = code{"W238", diag.ClassNone, "vip_device or vip_guard for a firewall mark without vip_address"}
+	codeVIPFollow    = code{"W239", diag.ClassNone, "vip_follow quorum without vip_device has no effect"}
+	codeGuardedCheck = code{"W240", diag.ClassNone, "a check by UDP from an address that vip_guard guards"}
+	codeNFTables     = code{"W241", diag.ClassNone, "a setting of nftables_ipvs that does not follow it has no effect"}
+	codeViaOwn       = code{"N308", diag.ClassNone, "a check with connect_ip keeps that under check_via"}
+
 	codeIgnoredBlocks = code{"N301", diag.ClassNone, "blocks that are not for this daemon"}
 	codeExtension     = code{"N302", diag.ClassNone, "an extension outside a #sluice comment; keepalived would reject it"}
 	codeStatusClass   = code{"N303", diag.ClassNone, "a class of status codes; keepalived would reject it"}
@@ -138,12 +150,14 @@ func codes() []code {
 		codeTrackFile, codeHASuspend, codeGranularity, codeGroupSize, codeLinkLocal, codeHashed,
 		codeHex, codeInSkipped, codeTruncated, codeStatusCode, codeZeroMark,
 		codeTimerDecimals, codeGroupFamily, codeMissingSoft, codeMiscPath, codeMulticast, codeBFD,
+		codeVIPDevice, codeVIPConflict, codeVIPAddress, codeVIPSuspend, codeCheckVia,
 		codeNotServed, codeIgnoredArg, codeQuorum, codeHysteresis, codeAllZero, codePortReplaced,
 		codeVirtualMerged, codeSameEntry, codeDeprecated, codeShell, codeMarkProtocol,
 		codeTrackFileOrder, codeSurplus, codeSecurity, codeNbGetRetry, codeAddressTail,
 		codeRegexOffsets, codeRegexParts, codeInitRange, codeSorryInhibit, codeGroupPort,
 		codePersistenceOff, codeOtherFlag, codeRegexOption, codeBindPort, codeTimeoutLate, codeSyncState, codeFIFO, codeRecipient, codeMinAlive, codeSlowStart, codeTLSUnverified,
-		codeIgnoredBlocks, codeExtension, codeStatusClass, codeGranGroup, codeCheckPort, codeSilentUDP, codeHAGroup,
+		codeVIPNothing, codeVIPFollow, codeGuardedCheck, codeNFTables,
+		codeIgnoredBlocks, codeExtension, codeStatusClass, codeGranGroup, codeCheckPort, codeSilentUDP, codeHAGroup, codeViaOwn,
 	}
 }
 

@@ -358,13 +358,26 @@ func (f *frame) syncOption(n *syntax.Node, s *config.SyncDaemon, option string, 
 }
 
 func setSyncState(f *frame, v *value) {
-	state := config.SyncOff
-	for _, s := range []config.SyncState{config.SyncMaster, config.SyncBackup, config.SyncBoth} {
-		if s.String() == v.text {
-			state = s
+	w := &v.n.Words[1]
+	states := []config.SyncState{config.SyncOff, config.SyncMaster, config.SyncBackup, config.SyncBoth}
+	i := slices.IndexFunc(states, func(s config.SyncState) bool { return s.String() == w.Text })
+	switch {
+	case w.Text == "track_file":
+		name, ok := f.trackName(v.n)
+		if !ok {
+			return
 		}
+		f.b.raw.syncState.set(config.SyncOff)
+		f.b.raw.syncFile = name
+	case i < 0:
+		words := []string{"off", "master", "backup", "both", "track_file"}
+		f.report(codeWord, v.n, w, fmt.Sprintf("lvs_sync_state: %q is not one of %s", w.Text, strings.Join(words, ", ")), didYouMean(w.Text, words, f.ignored(v.kw)))
+		return
+	default:
+		f.surplus(v.n, 1)
+		f.b.raw.syncState.set(states[i])
+		f.b.raw.syncFile = ""
 	}
-	f.b.raw.syncState.set(state)
 	f.b.raw.syncStateAt, f.b.raw.globalAt = v.n, f
 }
 
@@ -379,6 +392,9 @@ func (b *builder) syncDaemon() *config.SyncDaemon {
 		return nil
 	case b.raw.syncState.ok:
 		s.State = b.raw.syncState.v
+		if b.raw.syncFile != "" {
+			s.File = b.globalTrack(b.raw.syncFile, said{f, b.raw.syncStateAt}, "connections are not synchronised")
+		}
 	case s.Instance == "":
 		s.State = config.SyncBoth
 	default:
@@ -393,6 +409,7 @@ func (b *builder) syncDaemon() *config.SyncDaemon {
 func (b *builder) globals() config.Global {
 	g := b.raw.global
 	g.FIFOs, g.Sync = b.fifoList(), b.syncDaemon()
+	b.hostGlobals(&g)
 	g.Process.Name = b.raw.names.name()
 	if b.raw.defaultReloadFile {
 		g.Paths.ReloadFile = defaultReloadFile(g.Instance, b.raw.pidDir)

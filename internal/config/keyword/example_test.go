@@ -79,7 +79,7 @@ func place(block, name, needs, line string) placed {
 	open("virtual_server_group g")
 	fmt.Fprintln(&b, "192.0.2.20 80")
 	shut()
-	if name == "ip_family" {
+	if name == "ip_family" || name == "vip_address" {
 		open("virtual_server fwmark 7") // an address says its family itself
 	} else {
 		open("virtual_server 192.0.2.10 80")
@@ -172,10 +172,19 @@ var examples = map[string]example{
 	"global_defs/http_listen":            {args: "127.0.0.1:9999"},
 	"global_defs/http_admin":             {args: "/etc/sluice/token"},
 	"global_defs/withdraw_delay":         {args: "5"},
+	"global_defs/vip_device":             {args: "vip0"},
+	"global_defs/vip_follow":             {args: "quorum", needs: "vip_device vip0"},
+	"global_defs/check_via_mark":         {args: "0x7f010000"},
+	"global_defs/passive":                {args: "track_file t"},
 	"global_defs/include_check":          {args: "read"},
 	"global_defs/control_group":          {args: "adm"},
 	"global_defs/control_read_group":     {args: "adm"},
 
+	"virtual_server/vip_device":              {args: "vip0"},
+	"virtual_server/vip_follow":              {args: "quorum", needs: "vip_device vip0"},
+	"virtual_server/vip_address":             {args: "192.0.2.10 192.0.2.16-19 192.0.2.32/30"},
+	"virtual_server/check_via":               {args: "vip", needs: "lvs_method DR"},
+	"real_server/check_via":                  {args: "vip", needs: "lvs_method DR"},
 	"virtual_server/ip_family":               {args: "inet6", needs: "lvs_method TUN"},
 	"virtual_server/lvs_sched":               {args: "wrr"},
 	"virtual_server/lb_algo":                 {args: "wrr"},
@@ -221,6 +230,10 @@ var examples = map[string]example{
 }
 
 func init() {
+	for _, w := range []string{"_priority", "_start_fwmark"} {
+		examples["global_defs/nftables_ipvs"+w] = example{args: "5", needs: "nftables_ipvs"}
+	}
+	examples["global_defs/nftables_counters"] = example{needs: "nftables_ipvs"}
 	for _, u := range []string{blockURL, blockTLSURL} {
 		examples[u+"/digest"] = example{args: "0123456789abcdef0123456789abcdef"}
 		examples[u+"/status_code"] = example{args: "301 400-404"}

@@ -60,6 +60,12 @@ type builder struct {
 	silent []*rawChecker
 	// suggested is how many names were looked at for suggestions.
 	suggested int
+	// viaOwn are checkers that check_via leaves alone, viaTold the lines of it that
+	// cannot be followed.
+	viaOwn  []*rawChecker
+	viaTold map[said]bool
+	// globalTracks are the names of track files that global_defs uses.
+	globalTracks []string
 	// trackUsers are the names of track files in use.
 	trackUsers map[string]bool
 }
@@ -92,6 +98,7 @@ func build(x *index, tree *syntax.Tree) (*config.Config, diag.List) {
 	b.raw.global.ManageSysctls = true
 	b.raw.global.DepartureHold = config.DefaultDepartureHold
 	b.raw.global.ShareChecks = true
+	hostDefaults(&b.raw.global)
 	b.raw.global.Mail.Timeout = defaultMailTimeout
 	b.raw.global.StartupTimeout, b.raw.global.ShutdownTimeout = defaultScriptTimeout, defaultScriptTimeout
 	b.top = &frame{b: b, words: x.blocks[blockTop]}
@@ -359,6 +366,7 @@ func (b *builder) finish() {
 		b.ignoredNotice()
 	}
 	b.silentNotice()
+	b.viaOwnNotice()
 	if !b.raw.security && len(b.scripts) > 0 {
 		s := b.scripts[0]
 		s.f.report(codeSecurity, s.n, &s.n.Words[0], "scripts are configured without enable_script_security",

@@ -403,10 +403,6 @@ func TestWordsThatLoseNothingAreSilent(t *testing.T) {
 	if codes(list) != "E103 E102 E103" {
 		t.Error(list)
 	}
-	_, list = load(t, "global_defs {\nnftables_ipvs\nnftables_ipvs_priority 5\n}\n")
-	if codes(list) != "W201" || list.ExitCode() != 0 {
-		t.Error(list)
-	}
 	_, list = load(t, "bfd_instance a {\n}\nbfd_instance b {\n}\n"+service("NAT", "real_server 10.0.0.1 80 {\nBFD_CHECK { name a }\nBFD_CHECK { name b }\n}"))
 	list = list[1:] // that BFD is not for this daemon
 	if d := only(t, list); d.Code != "W201" || d.Notes[0] != "and 1 more in this configuration" {

@@ -17,6 +17,7 @@ type pool struct {
 	smtp   shared[config.SMTP]
 	dns    shared[config.DNS]
 	uses   shared[config.TrackFileUse]
+	via    shared[config.Via]
 	https  map[string]*config.HTTP
 	key    []byte
 }

@@ -120,6 +120,7 @@ func drawConfig(t draw) *config.Config {
 		c.SSL = &config.SSL{Certificate: drawText(t, "certificate"), Key: drawText(t, "key"), Password: drawText(t, "password"), CA: drawText(t, "ca")}
 	}
 	names := rapid.SampledFrom([]int{0, 1, 2}).Draw(t, "track files")
+	drawHost(t, g, names)
 	ordinal := 0
 	for i := range rapid.IntRange(1, 4).Draw(t, "virtual servers") {
 		vs := drawVirtual(t, g, i, &ordinal, names)
@@ -197,6 +198,12 @@ func drawDaemon(t draw, g *config.Global) {
 func trackName(i int) string { return []string{"load", "in service"}[i] }
 
 func uses(c *config.Config, name string) bool {
+	if f := c.Global.Passive.File; f != nil && f.Name == name {
+		return true
+	}
+	if s := c.Global.Sync; s != nil && s.File != nil && s.File.Name == name {
+		return true
+	}
 	for _, vs := range c.VirtualServers {
 		for _, rs := range vs.RealServers {
 			for _, u := range rs.TrackFiles {
@@ -274,6 +281,7 @@ func drawVirtual(t draw, g *config.Global, i int, ordinal *int, tracks int) *con
 	if drawBool(t, "damping") {
 		vs.FlapDamping = config.Damping{Count: rapid.Uint32Range(1, 1000).Draw(t, "count"), Within: drawTime(t, "within", time.Microsecond, 7*24*time.Hour)}
 	}
+	drawVIP(t, vs, i)
 	seen := map[netip.Addr]bool{}
 	var total uint64
 	for range rapid.IntRange(1, 4).Draw(t, "real servers") {
@@ -347,6 +355,7 @@ func drawReal(t draw, g *config.Global, vs *config.VirtualServer, v6 bool, track
 		}
 		rs.Checkers = append(rs.Checkers, drawChecker(t, g, vs, rs, kind))
 	}
+	drawVia(t, vs, rs)
 	return rs
 }
 
@@ -548,7 +557,7 @@ func TestAnyStatementsMakeAValidConfiguration(t *testing.T) {
 		return v
 	}
 	args := rapid.SampledFrom([]string{"", "", "1", "0", "5", "80", "100", "-3", "0.5", "x", "10.0.0.1", "10.0.0.1 80", "10.0.0.2 81", "192.0.2.10 80", "192.0.2.10 0", "2001:db8::1 80", "fe80::1", "fwmark 3", "fwmark 0", "group g",
-		"g", "rr", "sh", "mh", "NAT", "DR", "TUN", "TUN type gue port 5", "TCP", "UDP", "inet", "inet6", "yes", "no", "reverse", "3 reverse", "g weight 3", "200-299 2xx", "255.255.255.0", "24", "/path", `"a b"`, `"/bin/x 'y'" root`, `"open`, "tcp 5", "// x", "192.0.2.0/30 80", "192.0.2.1-9", "0a XX 1", "/run/f svc adm", "eth0 VI id 3", "eth0 inst", "IRUSR|IWUSR", "0177", "</etc/passwd", "a..b", "ops@example.com <b@c>"})
+		"g", "rr", "sh", "mh", "NAT", "DR", "TUN", "TUN type gue port 5", "TCP", "UDP", "inet", "inet6", "yes", "no", "reverse", "3 reverse", "g weight 3", "200-299 2xx", "255.255.255.0", "24", "/path", `"a b"`, `"/bin/x 'y'" root`, `"open`, "tcp 5", "// x", "192.0.2.0/30 80", "192.0.2.1-9", "0a XX 1", "/run/f svc adm", "eth0 VI id 3", "eth0 inst", "vip", "off", "quorum", "none", "vip0", "0x10000", "192.0.2.10-12", "IRUSR|IWUSR", "0177", "</etc/passwd", "a..b", "ops@example.com <b@c>"})
 	// What usually follows a word, so that enough of it makes sense.
 	usual := map[string]*rapid.Generator[string]{
 		"virtual_server":       rapid.SampledFrom([]string{"192.0.2.10 80", "192.0.2.10 80", "192.0.2.11 0", "2001:db8::1 80", "fwmark 3", "group g", "group h"}),
@@ -558,6 +567,11 @@ func TestAnyStatementsMakeAValidConfiguration(t *testing.T) {
 		"sorry_server":         rapid.SampledFrom([]string{"10.0.0.1 80", "10.0.0.9", "2001:db8::9 80"}),
 		"lvs_sched":            rapid.SampledFrom(strings.Fields("rr wlc sh mh lc2")),
 		"lvs_method":           rapid.SampledFrom([]string{"NAT", "DR", "TUN", "TUN type gue port 5", "TUN type gre csum", "dr"}),
+		"check_via":            rapid.SampledFrom([]string{"vip", "vip", "off"}),
+		"vip_device":           rapid.SampledFrom([]string{"vip0", "vip1", "none"}),
+		"vip_follow":           rapid.SampledFrom([]string{"quorum"}),
+		"vip_address":          rapid.SampledFrom([]string{"192.0.2.10", "192.0.2.40-44 192.0.2.41", "2001:db8::40"}),
+		"nftables_ipvs":        rapid.SampledFrom([]string{"", "t"}),
 		"path":                 rapid.SampledFrom([]string{"/", `"/a b"`}),
 		"misc_path":            rapid.SampledFrom([]string{"/bin/x", `"/bin/x 'y'" root`, "</etc/passwd"}),
 		"file":                 rapid.SampledFrom([]string{"/x"}),
@@ -571,8 +585,8 @@ func TestAnyStatementsMakeAValidConfiguration(t *testing.T) {
 	}
 	inside := map[string][]string{
 		"":               {"virtual_server", "virtual_server", "virtual_server", "virtual_server_group", "track_file", "global_defs", "SSL"},
-		"virtual_server": {"real_server", "real_server", "lvs_sched", "lvs_method", "sorry_server"},
-		"real_server":    {"TCP_CHECK", "HTTP_GET", "SSL_GET", "FILE_CHECK", "track_file", "lvs_method", "SMTP_CHECK", "DNS_CHECK", "UDP_CHECK", "PING_CHECK", "MISC_CHECK"},
+		"virtual_server": {"real_server", "real_server", "lvs_sched", "lvs_method", "sorry_server", "check_via", "vip_device", "vip_address"},
+		"real_server":    {"TCP_CHECK", "HTTP_GET", "SSL_GET", "FILE_CHECK", "track_file", "lvs_method", "check_via", "SMTP_CHECK", "DNS_CHECK", "UDP_CHECK", "PING_CHECK", "MISC_CHECK"},
 		"MISC_CHECK":     {"misc_path"},
 		"HTTP_GET":       {"url"}, "SSL_GET": {"url"}, "HTTP_GET url": {"path"}, "SSL_GET url": {"path"}, "FILE_CHECK": {"track_file"}, "track_file": {"file"},
 	}

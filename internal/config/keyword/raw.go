@@ -60,12 +60,19 @@ type raw struct {
 	sync        *config.SyncDaemon
 	syncAt      *syntax.Node
 	syncState   opt[config.SyncState]
+	syncFile    string
 	syncStateAt *syntax.Node
 	globalAt    *frame
 	fifos       [fifoKinds]rawFIFO
 	names       processNames
 	// pidDir is use_pid_dir; defaultReloadFile is reload_file without a path.
 	pidDir, defaultReloadFile bool
+
+	// vip are the defaults of virtual servers; passiveFile is a track file's name.
+	vip         rawVIP
+	passiveFile string
+	passiveAt   said
+	nftCounters bool
 
 	// close is the default of checker_close.
 	close       opt[config.Close]
@@ -139,6 +146,8 @@ type rawVirtual struct {
 	flapDamping     config.Damping
 	slowStart       opt[time.Duration]
 	label           string
+	vip             rawVIP
+	via             viaWord
 }
 
 // rawSorry is a sorry_server as written.
@@ -171,6 +180,7 @@ type rawReal struct {
 	trackUses    []*rawTrackUse
 	slowStart    opt[time.Duration]
 	label        string
+	via          viaWord
 	// bfds are the instances of its BFD_CHECKs.
 	bfds         []string
 	drainTimeout opt[time.Duration]

@@ -22,6 +22,10 @@ type draft struct {
 	group *rawGroup
 	// told remembers whose services this one's collide with.
 	told map[*draft]bool
+	// via are its checkers that are to ask the virtual address, bound those of UDP with a
+	// source address.
+	via   map[*config.Checker]viaUse
+	bound []*rawChecker
 }
 
 type realDraft struct {
@@ -59,6 +63,7 @@ func (b *builder) resolve() *config.Config {
 		drafts = append(drafts, d)
 	}
 	drafts = b.collisions(drafts)
+	b.host(drafts)
 	for _, d := range drafts {
 		d.collect()
 		b.quorum(d)
@@ -74,10 +79,14 @@ func (b *builder) resolve() *config.Config {
 	return cfg
 }
 
-// usesTrack tells whether a real server's weight or state depends on a file.
+// usesTrack tells whether something depends on a file: a real server's weight or state,
+// or what global_defs says.
 func (b *builder) usesTrack(cfg *config.Config, name string) bool {
 	if b.trackUsers == nil {
 		b.trackUsers = map[string]bool{}
+		for _, name := range b.globalTracks {
+			b.trackUsers[name] = true
+		}
 		for _, vs := range cfg.VirtualServers {
 			for _, rs := range vs.RealServers {
 				for _, u := range rs.TrackFiles {
@@ -141,6 +150,7 @@ func (b *builder) virtual(r *rawVirtual) *draft {
 	}
 	b.serviceRules(d)
 	b.entries(d, family)
+	b.vip(d, family)
 	if !r.sched.ok {
 		f.reportBlock(codeNoScheduler, title(f.n)+" has no lvs_sched", "wlc is used, as keepalived does")
 	}
@@ -362,6 +372,10 @@ func (b *builder) sameVirtual(first, second *draft) {
 	if a.Sorry == nil {
 		a.Sorry = z.Sorry
 	}
+	first.bound = append(first.bound, second.bound...)
+	for ck, u := range second.via {
+		first.remember(ck, u)
+	}
 	known := len(first.order)
 	for _, rd := range second.order {
 		b.addReal(first, rd)
@@ -429,6 +443,10 @@ func (b *builder) difference(x, y *draft) string {
 		return "min_alive"
 	case a.FlapDamping != z.FlapDamping:
 		return "flap_damping"
+	case a.VIP != z.VIP:
+		return "vip_device, vip_follow or vip_guard"
+	case !slices.Equal(a.VIPAddresses, z.VIPAddresses):
+		return "vip_address"
 	case a.Sorry != nil && z.Sorry != nil && (a.Sorry.Key != z.Sorry.Key || a.Sorry.Forward != z.Sorry.Forward || a.Sorry.Inhibit != z.Sorry.Inhibit):
 		return "sorry server"
 	}
@@ -455,6 +473,9 @@ func (b *builder) collisions(drafts []*draft) []*draft {
 				return false
 			}
 			what := serviceDifference(owner.vs, d.vs)
+			if what == "" && b.raw.global.NFTables != nil && owner.raw.group != d.raw.group && e.FWMark == 0 {
+				what = "mark of nftables_ipvs"
+			}
 			if what == "" {
 				return false
 			}

@@ -190,6 +190,13 @@ func (b *builder) checker(d *draft, r *rawReal, c *rawChecker, servicePort uint1
 		Timeout: first(5*time.Second, c.timeout, r.timeout, d.raw.timeout),
 		Close:   b.endOf(c.kind, &c.checkDefaults, &r.checkDefaults, &d.raw.checkDefaults),
 	}
+	if c.bind.IsValid() && (c.kind == config.UDPCheck || c.kind == config.DNSCheck) {
+		d.bound = append(d.bound, c)
+	}
+	via, wants := b.wantsVia(d, r, c)
+	if wants {
+		d.remember(ck, via)
+	}
 	target, port := c.ip, c.port
 	if !target.IsValid() {
 		target = r.addr
@@ -200,16 +207,10 @@ func (b *builder) checker(d *draft, r *rawReal, c *rawChecker, servicePort uint1
 	case port == 0:
 		port = r.port
 	}
-	if port == 0 && c.kind != config.PingCheck {
-		if port = b.portFor(d, servicePort); port == 0 {
-			f.reportBlock(codeNoCheckPort, fmt.Sprintf("%s of %s has no port to connect to", c.kind, title(r.f.n)),
-				"it is dropped, and the real server is not checked by it; write connect_port in it. keepalived would connect to port 0 and never bring the server up")
-			return nil
-		}
-		f.reportBlock(codeCheckPort, fmt.Sprintf("%s of %s connects to the service's port %d", c.kind, title(r.f.n), port),
-			"keepalived would connect to port 0 and never bring the server up; write the port in real_server, or connect_port")
-	}
 	ck.Conn.Target = addrPort(target, port)
+	if port == 0 && c.kind != config.PingCheck && !wants && !b.servicePortFor(d, r, c, ck, servicePort) {
+		return nil
+	}
 	if target.Is6() && target.IsLinkLocalUnicast() && c.bindIf == "" {
 		f.reportBlock(codeLinkLocal, fmt.Sprintf("%s of the link-local address %s needs bind_if", c.kind, target), "it is dropped, as keepalived does, and the real server is not checked by it")
 		return nil
@@ -231,6 +232,21 @@ func (b *builder) checker(d *draft, r *rawReal, c *rawChecker, servicePort uint1
 	b.own(c, ck)
 	b.lateTimeout(d, r, c)
 	return ck
+}
+
+// servicePortFor lets a checker that nobody gave a port take the service's; it tells
+// whether there is one.
+func (b *builder) servicePortFor(d *draft, r *rawReal, c *rawChecker, ck *config.Checker, servicePort uint16) bool {
+	port := b.portFor(d, servicePort)
+	if port == 0 {
+		c.f.reportBlock(codeNoCheckPort, fmt.Sprintf("%s of %s has no port to connect to", c.kind, title(r.f.n)),
+			"it is dropped, and the real server is not checked by it; write connect_port in it. keepalived would connect to port 0 and never bring the server up")
+		return false
+	}
+	ck.Conn.Target = addrPort(ck.Conn.Target.Addr(), port)
+	c.f.reportBlock(codeCheckPort, fmt.Sprintf("%s of %s connects to the service's port %d", c.kind, title(r.f.n), port),
+		"keepalived would connect to port 0 and never bring the server up; write the port in real_server, or connect_port")
+	return true
 }
 
 // portFor is the port that a checker takes when nothing names one: the

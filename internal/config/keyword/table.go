@@ -126,8 +126,8 @@ type index struct {
 func newIndex() *index {
 	x := &index{blocks: map[string]map[string]*keyword{}}
 	for _, part := range [][]keyword{
-		topRows(), globalRows(), mailRows(), daemonRows(), processRows(), pathRows(), unservedGlobalRows(), ignoredGlobalRows(),
-		sslRows(), trackFileRows(), virtualRows(), realRows(), checkerRows(), httpRows(), otherCheckerRows(),
+		topRows(), globalRows(), mailRows(), daemonRows(), processRows(), pathRows(), silentGlobalRows(), ignoredGlobalRows(),
+		sslRows(), trackFileRows(), virtualRows(), realRows(), checkerRows(), httpRows(), otherCheckerRows(), hostRows(),
 	} {
 		x.rows = append(x.rows, part...)
 	}

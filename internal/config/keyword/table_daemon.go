@@ -53,7 +53,7 @@ func daemonRows() []keyword {
 
 		keyword{name: "lvs_sync_daemon", arg: custom("IF [[inst] VRRP_INSTANCE] [id 0..255] [maxlen 1..65507] [port 1..65535] [ttl 1..255] [group MULTICAST_IP]", 1), soft: true, dup: firstWins,
 			def: "none", doc: "tell another director the connections; without its option the id is 0, and the rest the kernel's default", set: setSync},
-		keyword{name: "lvs_sync_state", arg: words("off", "master", "backup", "both"), extension: true, def: "both; off with a VRRP instance", doc: "which half of lvs_sync_daemon runs, since no VRRP runs here", set: setSyncState},
+		keyword{name: "lvs_sync_state", arg: custom("off | master | backup | both | track_file NAME", 1), extension: true, def: "both; off with a VRRP instance", doc: "which half of lvs_sync_daemon runs, since no VRRP runs here; with a file: master unless its number is 0, then backup", set: setSyncState},
 	)
 }
 

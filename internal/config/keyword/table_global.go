@@ -8,15 +8,9 @@ import (
 	"github.com/sluice-lb/sluice/internal/config/syntax"
 )
 
-// Features that are not built yet, as warnings name them.
-const (
-	featureNFT = "nftables_ipvs"
-)
-
 // meanings say what it means that a feature is missing.
 var meanings = map[string]string{
-	featureNFT: "group entries are written as services of their own, without nftables",
-	blockBFD:   unchecked,
+	blockBFD: unchecked,
 }
 
 const unchecked = "the real servers are not checked by it: each has one checker less and stays up unless another one fails"
@@ -137,40 +131,28 @@ func globalRows() []keyword {
 	return each([]string{blockGlobal}, rows...)
 }
 
-// unservedGlobalRows are words of global_defs that have no effect here, or none
-// yet.
-func unservedGlobalRows() []keyword {
+// silentGlobalRows are words of global_defs that have no effect here.
+func silentGlobalRows() []keyword {
 	var rows []keyword
-	unserved := func(feature, doc string, a arg, names ...string) {
-		for _, name := range names {
-			rows = append(rows, keyword{name: name, arg: a, status: NotServed, feature: feature, doc: doc})
-		}
-	}
-	optionalText := arg{kind: argText, optional: true}
-	unserved(featureNFT, "marks by nftables for groups", optionalText, "nftables_ipvs")
-	unserved(featureNFT, "marks by nftables for groups", strictNumber(-1<<31, maxInt32), "nftables_ipvs_priority")
-	unserved(featureNFT, "marks by nftables for groups", strictNumber(1, maxUint32), "nftables_ipvs_start_fwmark")
-
 	accepted := func(doc string, a arg, names ...string) {
 		for _, name := range names {
 			rows = append(rows, keyword{name: name, arg: a, status: Accepted, doc: doc})
 		}
 	}
-	accepted("a new configuration is always judged before it replaces the running one", optionalText, "reload_check_config")
+	accepted("a new configuration is always judged before it replaces the running one", arg{kind: argText, optional: true}, "reload_check_config")
 	accepted("keepalived's own priority control", arg{kind: argNumber, min: -1, max: 99, optional: true}, "max_auto_priority")
 	accepted("keepalived's own priority control", number(1, 10_000_000).in("µs"), "min_auto_priority_delay")
 	accepted("no temporary copies of the configuration are made", text(), "tmp_config_directory")
 	accepted("of VRRP's dump: SIGUSR2 and the like go to VRRP alone", text(), "stats_dump_file", "json_dump_file")
 	accepted("of VRRP's dump: SIGUSR2 and the like go to VRRP alone", number(1, 2), "json_version")
 	accepted("has no effect in keepalived either", strictNumber(0, maxUint32), "random_seed")
-	accepted("counters of nftables", none(), "nftables_counters")
 	accepted("socket buffers are sized by need", strictNumber(0, maxUint32).in("bytes"), "lvs_netlink_cmd_rcv_bufs", "lvs_netlink_monitor_rcv_bufs")
 	accepted("socket buffers are sized by need", boolean(), "lvs_netlink_cmd_rcv_bufs_force", "lvs_netlink_monitor_rcv_bufs_force")
 	accepted("there is no SNMP agent", none(), "enable_snmp_checker", "enable_traps")
 	accepted("there is no SNMP agent", text(), "snmp_socket")
 	accepted("there is no SNMP agent", timer(time.Millisecond, 30*time.Second), "snmp_vs_stats_update_interval", "snmp_rs_stats_update_interval")
 	for i := range rows {
-		if n := rows[i].name; n == "nftables_ipvs" || n == "snmp_socket" || n == "tmp_config_directory" {
+		if n := rows[i].name; n == "snmp_socket" || n == "tmp_config_directory" {
 			rows[i].dup = firstWins
 		}
 	}
