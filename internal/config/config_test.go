@@ -137,7 +137,32 @@ func TestValidateNamesEachBrokenRule(t *testing.T) {
 		},
 		"real-time priority 100": func(c *config.Config, _ *config.VirtualServer, _ *config.RealServer) { c.Global.Process.RealTime = 100 },
 		"priority 20":            func(c *config.Config, _ *config.VirtualServer, _ *config.RealServer) { c.Global.Process.Nice = 20 },
-		"FILE_CHECK without":     func(_ *config.Config, _ *config.VirtualServer, rs *config.RealServer) { rs.Checkers[1].File = nil },
+		"vip_delay -1s": func(c *config.Config, _ *config.VirtualServer, _ *config.RealServer) {
+			c.Global.VIPDelay = -time.Second
+		},
+		"check_via_mark 0x10001": func(c *config.Config, _ *config.VirtualServer, _ *config.RealServer) { c.Global.ViaMark = 0x10001 },
+		`nftables_ipvs ""`: func(c *config.Config, _ *config.VirtualServer, _ *config.RealServer) {
+			c.Global.NFTables = &config.NFTables{FirstMark: 1}
+		},
+		"passive: track file": func(c *config.Config, _ *config.VirtualServer, _ *config.RealServer) {
+			c.Global.Passive.File = &config.TrackFileUse{Name: "nowhere"}
+		},
+		"lvs_sync_state: track file": func(c *config.Config, _ *config.VirtualServer, _ *config.RealServer) {
+			c.Global.Sync = &config.SyncDaemon{Interface: "e", File: &config.TrackFileUse{Name: "nowhere"}}
+		},
+		`vip_device "a b"`: func(_ *config.Config, vs *config.VirtualServer, _ *config.RealServer) { vs.VIP.Device = "a b" },
+		"without a group":  func(_ *config.Config, vs *config.VirtualServer, _ *config.RealServer) { vs.Mark = 5 },
+		"vip_address without a mark": func(_ *config.Config, vs *config.VirtualServer, _ *config.RealServer) {
+			vs.VIPAddresses = []netip.Addr{netip.MustParseAddr("192.0.2.5")}
+		},
+		"check_via through": func(_ *config.Config, _ *config.VirtualServer, rs *config.RealServer) {
+			rs.Checkers[0].Conn.Via = &config.Via{Server: netip.MustParseAddr("10.0.0.2"), Forward: rs.Forward}
+		},
+		"check_via with NAT": func(_ *config.Config, _ *config.VirtualServer, rs *config.RealServer) {
+			rs.Forward.Method = config.NAT
+			rs.Checkers[0].Conn.Via = &config.Via{Server: rs.Key.Addr(), Forward: rs.Forward}
+		},
+		"FILE_CHECK without": func(_ *config.Config, _ *config.VirtualServer, rs *config.RealServer) { rs.Checkers[1].File = nil },
 	} {
 		c := valid()
 		spoil(c, c.VirtualServers[0], c.VirtualServers[0].RealServers[0])

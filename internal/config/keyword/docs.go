@@ -23,6 +23,7 @@ func Doc(w io.Writer) error {
 	b.WriteString(docProtection)
 	b.WriteString(docClose)
 	b.WriteString(docTLS)
+	b.WriteString(docVIP)
 	b.WriteString("\n## Checkers: defaults\n\n")
 	b.WriteString(docCheckers)
 	b.WriteString("\n## Findings\n\nF: the configuration cannot be used. E: keepalived would go on with a changed meaning, and so does\n" +

@@ -231,7 +231,7 @@ func (b *builder) host(drafts []*draft) {
 			}
 		}
 	}
-	if at := b.raw.vip.followAt; at.n != nil && b.raw.vip.follow.v == config.VIPQuorum && !placed {
+	if at := b.raw.vip.followAt; at.n != nil && b.raw.vip.follow.v == config.VIPQuorum && !placed && b.raw.vip.device.v == "" {
 		at.f.report(codeVIPFollow, at.n, &at.n.Words[0], "vip_follow quorum without vip_device", "it has no effect; write vip_device NAME")
 	}
 	b.guardedChecks(drafts, guarded)

@@ -24,6 +24,7 @@ func TestPrintedConfigurationsReadTheSame(t *testing.T) {
 			t.Fatalf("the generator made an invalid configuration: %v", err)
 		}
 		again(t, cfg)
+		marked(t, cfg)
 	})
 }
 
@@ -630,6 +631,7 @@ func TestAnyStatementsMakeAValidConfiguration(t *testing.T) {
 			return
 		}
 		again(t, cfg)
+		marked(t, cfg)
 		for _, vs := range cfg.VirtualServers {
 			services++
 			for _, rs := range vs.RealServers {

@@ -1,6 +1,7 @@
 package keyword_test
 
 import (
+	"bytes"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -76,5 +77,22 @@ func drawVia(t draw, vs *config.VirtualServer, rs *config.RealServer) {
 		if c.Conn.BindAddr.Is4() != vip.Is4() {
 			c.Conn.BindAddr, c.Conn.BindPort = netip.Addr{}, 0
 		}
+	}
+}
+
+// marked gives a configuration its marks: it is as valid, and prints the same, since no
+// operator wrote them.
+func marked(t draw, cfg *config.Config) {
+	var before, after bytes.Buffer
+	_ = config.Print(&before, cfg)
+	if _, err := config.Assign(cfg, config.Marks{}); err != nil {
+		return // nothing is left above a first mark near the end
+	}
+	_ = config.Print(&after, cfg)
+	if before.String() != after.String() {
+		t.Errorf("with marks it prints\n%s\nand without\n%s", after.String(), before.String())
+	}
+	if err := config.Validate(cfg); err != nil {
+		t.Error(err)
 	}
 }

@@ -453,6 +453,8 @@ func (b *builder) difference(x, y *draft) string {
 	return ""
 }
 
+const markOfGroup = "mark of nftables_ipvs"
+
 // collisions leaves a service of the kernel that two virtual servers want in
 // different ways to the first of them.
 func (b *builder) collisions(drafts []*draft) []*draft {
@@ -474,7 +476,7 @@ func (b *builder) collisions(drafts []*draft) []*draft {
 			}
 			what := serviceDifference(owner.vs, d.vs)
 			if what == "" && b.raw.global.NFTables != nil && owner.raw.group != d.raw.group && e.FWMark == 0 {
-				what = "mark of nftables_ipvs"
+				what = markOfGroup
 			}
 			if what == "" {
 				return false
@@ -485,8 +487,12 @@ func (b *builder) collisions(drafts []*draft) []*draft {
 				}
 				d.told[owner] = true
 				f := d.raw.f
-				f.reportBlock(codeSameVirtual, fmt.Sprintf("%s and %s share %s, with another %s", title(f.n), title(owner.raw.f.n), entryName(e), what),
-					"what they share is left to the first one; keepalived would merge the real servers there", "the first one is on "+lineOf(owner.vs.Pos, d.vs.Pos))
+				hint := "what they share is left to the first one; keepalived would merge the real servers there"
+				if what == markOfGroup {
+					hint = "what they share is left to the first one: a packet has one mark"
+				}
+				f.reportBlock(codeSameVirtual, fmt.Sprintf("%s and %s share %s, with another %s", title(f.n), title(owner.raw.f.n), entryName(e), what), hint,
+					"the first one is on "+lineOf(owner.vs.Pos, d.vs.Pos))
 			}
 			return true
 		})
