@@ -6,14 +6,13 @@ const docVIP = `
 
 The kernel balances what arrives for an address only if that address is local. Without the words of this section somebody
 else sees to it, and nothing of the machine but its IPVS table is touched. With them the daemon needs CAP_NET_ADMIN.
-What cannot be done (a device of that name which is no dummy, an address that is on another device, no nftables) is an
-error in the log that names the keyword; ` + "`sluice status`" + ` and a metric show it for as long as it lasts. The rest works, and it is tried again.
+What cannot be done (a device that is no dummy, an address that is on another device, no nftables) is an error in the log that names the keyword; ` + "`sluice status`" + ` and a metric show it for as long as it lasts. The rest works, and it is tried again.
 
 ### vip_device, vip_follow and vip_delay
 
 ` + "`vip_device vip0`" + ` puts each address of the virtual servers on vip0, as /32 or /128: that of a ` + "`virtual_server`" + `, those of a
 group with its ranges, and ` + "`vip_address`" + ` of a firewall mark. If there is no such device a dummy is made, and deleted when it
-is no longer needed. ` + "`lo`" + ` and any other device that is there are fine too. Said in global_defs it is for every virtual server;
+is no longer needed; one that was there stays. ` + "`lo`" + ` is possible too, and no other kind of device. Said in global_defs it is for every virtual server;
 a virtual server names another one, or ` + "`none`" + `. An address that several virtual servers use is there while one of them
 needs it, and they have to agree on the device. An address that somebody else put there is used and never removed; one
 that somebody takes away is put back.
@@ -38,10 +37,10 @@ A virtual address is an address of this host: without a guard whatever listens o
 there as well. ` + "`vip_guard on`" + ` refuses new connections to its ports that are no service: TCP by a reset, the rest by an ICMP error.
 Echo requests and what ICMP needs pass. The rules are in a table of nftables of our own, which changes together with the
 services; other tables are not touched. It does not need ` + "`vip_device`" + `. For a firewall mark the guard knows the addresses by
-` + "`vip_address`" + `, and every port of theirs is a service then, since a mark does not tell.
+` + "`vip_address`" + `, and lets in the packets that have the mark.
 
-It does not keep state of connections, so that it costs little. A UDP_CHECK or DNS_CHECK whose ` + "`bindto`" + ` is a guarded address gets no
-answer for that reason; a warning says so.
+To the guard the answer to a UDP_CHECK or DNS_CHECK whose ` + "`bindto`" + ` is a guarded address is one more packet to a port that is
+no service. A warning says so.
 
 ### nftables_ipvs
 

@@ -163,6 +163,32 @@ func TestCheckViaIsInherited(t *testing.T) {
 	}
 }
 
+// TestCheckViaOfAMergedVirtualServer: its real servers bring their checks along, and
+// a real server that is in both is asked by both ways.
+func TestCheckViaOfAMergedVirtualServer(t *testing.T) {
+	check := "TCP_CHECK {\n}\n"
+	cfg, list := load(t, service("DR", "real_server 10.0.0.1 80 {\n"+check+"}")+
+		service("DR", "#sluice check_via vip\nreal_server 10.0.0.1 80 {\n"+check+"}\nreal_server 10.0.0.2 80 {\n"+check+"}"))
+	if codes(list) != "W207 E130" && codes(list) != "E130 W207" {
+		t.Error(list)
+	}
+	var got []string
+	for _, rs := range one(t, cfg).RealServers {
+		for _, c := range rs.Checkers {
+			got = append(got, c.Conn.Target.String())
+		}
+	}
+	if fmt.Sprint(got) != "[10.0.0.1:80 192.0.2.10:80 192.0.2.10:80]" {
+		t.Error(got)
+	}
+	// One that is there with NAT has no virtual address, whatever the other block says.
+	cfg, list = load(t, "virtual_server fwmark 3 {\nlvs_sched rr\n#sluice vip_address 192.0.2.1\n#sluice check_via vip\n"+
+		"real_server 10.0.0.1 0 {\nlvs_method NAT\n#sluice check_via off\nTCP_CHECK {\nconnect_port 5\n}\n}\nreal_server 10.0.0.1 0 {\nlvs_method DR\nTCP_CHECK {\nconnect_port 6\n}\n}\n}\n")
+	if c := one(t, cfg).RealServers[0].Checkers[1].Conn; codes(list) != "E165 E130" || c.Via != nil || c.Target.String() != "10.0.0.1:6" {
+		t.Error(list, c)
+	}
+}
+
 // TestOneWayIsOneValue, over virtual servers: there are as many ways as real servers.
 func TestOneWayIsOneValue(t *testing.T) {
 	text := ""
