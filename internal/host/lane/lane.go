@@ -235,7 +235,7 @@ func (k *Keeper) make(ctx context.Context, kern kernel) (map[key]error, error) {
 			p.fail(o, devices[r.device])
 			continue
 		}
-		if o.after != nil && p.failed[*o.after] {
+		if o.after != nil && p.failed[*o.after] || o.leads && (p.unhidden || p.errs[key{o.mark, o.family == unix.AF_INET6}] != nil) {
 			continue
 		}
 		err := kern.do(ctx, o)
@@ -249,6 +249,9 @@ func (k *Keeper) make(ctx context.Context, kern kernel) (map[key]error, error) {
 		}
 		all = append(all, err)
 		p.fail(o, err)
+		if _, ok := o.what.(filter); ok && o.verb == add {
+			p.unhidden = true
+		}
 	}
 	for f, here := range p.moved {
 		k.moved[f] = here || p.failed[f]

@@ -132,6 +132,8 @@ type op struct {
 	family uint8
 	// after: not if anything of this family failed.
 	after *uint8
+	// leads: not if IPVS would see the packets that it leads, or they had no way.
+	leads bool
 }
 
 func (o op) String() string { return fmt.Sprintf("%s %v", o.verb, o.what) }
@@ -145,6 +147,8 @@ type plan struct {
 	failed map[uint8]bool
 	// moved tells whether the local rule of a family is ours to put back.
 	moved map[uint8]bool
+	// unhidden: our table of nftables could not be written.
+	unhidden bool
 }
 
 // fail makes an operation's error that of its lanes.
@@ -304,7 +308,7 @@ func (p *plan) rules(have state, f uint8, needed bool, marks []uint32, want map[
 	ensure := func(r rule, mark uint32) {
 		want[r] = true
 		if !slices.Contains(mine, r) {
-			p.add(op{family: f, mark: mark, what: r})
+			p.add(op{family: f, mark: mark, what: r, leads: true})
 		}
 	}
 	for _, l := range p.lanes {
@@ -316,7 +320,9 @@ func (p *plan) rules(have state, f uint8, needed bool, marks []uint32, want map[
 		ensure(rule{family: f, action: unix.FR_ACT_GOTO, protocol: host.Protocol, pref: prefSkip, mark: marks[0], mask: Mask, to: behind, not: true}, 0)
 	}
 	if zero {
-		p.remove(after(local(0)))
+		away := after(local(0))
+		away.leads = true
+		p.remove(away)
 	}
 }
 
