@@ -90,6 +90,7 @@ type Options struct {
 	// open is the kernel's, or a test's.
 	open     func() (kernel, error)
 	settings settings
+	watch    func(ctx context.Context, ring chan<- struct{}) error
 }
 
 // Keeper keeps lanes in the kernel. Its methods may be called at the same time.
@@ -116,6 +117,9 @@ type key struct {
 func New(o Options) *Keeper {
 	if o.open == nil {
 		o.open = openKernel
+	}
+	if o.watch == nil {
+		o.watch = watch
 	}
 	if o.settings == nil {
 		o.settings = proc{}

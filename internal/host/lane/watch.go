@@ -45,7 +45,7 @@ func (k *Keeper) Run(ctx context.Context, failed func(error)) error {
 			ring, bell = make(chan struct{}, 1), make(chan error, 1)
 			go func(ring chan<- struct{}, bell chan<- error) {
 				defer close(ended)
-				bell <- watch(watching, ring)
+				bell <- k.opts.watch(watching, ring)
 			}(ring, bell)
 			stop = func() { cancel(); <-ended }
 		} else if !k.active() && bell != nil {
