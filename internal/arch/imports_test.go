@@ -61,7 +61,7 @@ var rules = []rule{
 	{pkg: "internal/edge", may: []string{"internal/config", "internal/event", "pkg/ipvs"}, libs: none, not: []string{"net", "os/..."}},
 	{pkg: "internal/host/vip", may: []string{"internal/edge", "internal/host"}, libs: []string{netlink, rtnetlink, xsys}, never: []string{"internal/engine", "internal/apply"}},
 	{pkg: "internal/host/filter", may: []string{"internal/edge", "internal/config", "internal/host", "pkg/ipvs"}, libs: []string{netlink, nftables, xsys}, never: []string{"internal/engine", "internal/apply"}},
-	{pkg: "internal/host/lane", may: []string{"internal/config", "internal/host"}, libs: []string{netlink, rtnetlink, xsys}, never: []string{"internal/engine", "internal/apply"}},
+	{pkg: "internal/host/lane", may: []string{"internal/config", "internal/host"}, libs: []string{netlink, rtnetlink, nftables, xsys}, never: []string{"internal/engine", "internal/apply"}},
 	{pkg: "internal/pace", may: none, libs: none},
 	{pkg: "internal/journal", may: none, libs: []string{xsys}},
 	{pkg: "internal/state", may: []string{"internal/event"}, libs: []string{xsys}},

@@ -179,6 +179,7 @@ type daemon struct {
 	process host.Process
 	memory  *memory
 	table   *table
+	lanes   *lanes
 	control *control.Server
 
 	reloadFile  reloadFile
@@ -218,7 +219,8 @@ func newDaemon(opts Options, cfg *config.Config, found diag.List) (*daemon, erro
 	d.dumps = newDumps(d.log)
 	d.web = d.newWeb()
 	d.settle(cfg)
-	made := &probes{misc: misc.Options{Identity: d.outward.identity, Warn: d.outward.unsafe}, expiry: d.expiryLog()}
+	d.lanes = newLanes(d.log, opts.Observe, opts.StateDir)
+	made := &probes{misc: misc.Options{Identity: d.outward.identity, Warn: d.outward.unsafe}, expiry: d.expiryLog(), lanes: d.lanes}
 	d.table = &table{log: d.log, config: cfg, observe: opts.Observe, global: cfg.Global}
 	if opts.StateDir != "" && !opts.Observe {
 		d.store = openStore(d.log, opts.StateDir)
@@ -258,6 +260,7 @@ func (d *daemon) run(ctx context.Context, signals <-chan os.Signal) error {
 	g := d.config.Global
 	d.reloadFile.remove(g.Paths.ReloadFile)
 	d.runScript(ctx, "startup_script", g.StartupScript, g.StartupTimeout)
+	d.lanes.before(ctx, nil, d.config)
 	if err := d.engine.Start(ctx, d.config); err != nil {
 		return err
 	}
@@ -288,6 +291,7 @@ func (d *daemon) run(ctx context.Context, signals <-chan os.Signal) error {
 	looks, endLooks := context.WithCancel(context.WithoutCancel(ctx))
 	group.Go(func() error { defer endLooks(); return d.engine.Run(gctx) })
 	group.Go(func() error { d.addresses(checks); return nil })
+	group.Go(func() error { d.optional("check_via", d.lanes.run(checks)); return nil })
 	group.Go(func() error {
 		d.optional("process settings", d.process.Run(checks, func(err error) { d.log.Error("Process setting given up", event.Key, event.PartFailed, "err", err) }))
 		return nil
@@ -325,6 +329,8 @@ func (d *daemon) run(ctx context.Context, signals <-chan os.Signal) error {
 	g = d.config.Global
 	if d.handed() {
 		g.ShutdownScript = nil
+	} else if g.OnStop != config.OnStopKeep {
+		d.lanes.release(context.WithoutCancel(ctx))
 	}
 	d.runScript(context.WithoutCancel(ctx), "shutdown_script", g.ShutdownScript, g.ShutdownTimeout)
 	if d.control != nil {
@@ -480,12 +486,15 @@ func (d *daemon) reload(ctx context.Context) engine.Reload {
 	d.pingRefused(ctx, cfg)
 	d.lacks(ctx, cfg)
 	d.threadsStay(cfg)
+	d.lanes.before(ctx, d.config, cfg)
 	done, err := d.engine.ReloadTo(ctx, cfg)
 	if err != nil {
 		d.log.Error("Reload not finished", event.Key, event.ReloadRefused, "err", err)
+		d.lanes.after(ctx, d.config)
 		return engine.Reload{At: begun, Error: err.Error()}
 	}
 	d.config, d.errors = cfg, known(found)
+	d.lanes.after(ctx, cfg)
 	saveNew()
 	accepted = true
 	d.table.reloaded(cfg.Global, d.engine.Overview().Kernel.OK)

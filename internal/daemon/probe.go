@@ -28,6 +28,8 @@ type probes struct {
 	misc misc.Options
 	// expiry is told of certificates that end soon; nil for nobody.
 	expiry *http.ExpiryLog
+	// lanes are the ways of check_via; nil for none.
+	lanes *lanes
 
 	mu     sync.Mutex
 	of     *config.SSL
@@ -46,6 +48,15 @@ type pool struct {
 }
 
 func (p *probes) make(cfg *config.Config, c *config.Checker) (checker.Probe, error) {
+	made, err := p.direct(cfg, c)
+	if err != nil {
+		return nil, err
+	}
+	return p.lanes.lead(c, made), nil
+}
+
+// direct makes a probe that does not ask for its lane.
+func (p *probes) direct(cfg *config.Config, c *config.Checker) (checker.Probe, error) {
 	switch c.Kind {
 	case config.TCPCheck:
 		return tcp.New(c), nil

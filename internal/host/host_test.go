@@ -117,7 +117,7 @@ func TestLoadIPVS(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			dir := t.TempDir()
 			tool := filepath.Join(dir, "modprobe")
-			l := loader{proc: tool + ".proc", modprobe: []string{filepath.Join(dir, "none"), tool},
+			l := loader{name: "ip_vs", proc: tool + ".proc", modprobe: []string{filepath.Join(dir, "none"), tool},
 				marks: []string{filepath.Join(dir, "mark")}, timeout: time.Minute}
 			if tc.timeout > 0 {
 				l.timeout = tc.timeout
@@ -150,7 +150,7 @@ func TestLoadIPVSEndsWithItsContext(t *testing.T) {
 	write(t, tool, "#!/bin/sh\nexec sleep 100\n", 0o755)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	err := loader{proc: filepath.Join(dir, "p"), modprobe: []string{tool}, timeout: time.Minute}.load(ctx)
+	err := loader{name: "ip_vs", proc: filepath.Join(dir, "p"), modprobe: []string{tool}, timeout: time.Minute}.load(ctx)
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v, want context.Canceled", err)
 	}

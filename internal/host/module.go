@@ -18,19 +18,23 @@ const modprobeTimeout = 10 * time.Second
 // LoadIPVS makes sure that the ip_vs module is in the kernel, with modprobe if it
 // has to. Scheduler modules need no such care: the kernel loads ip_vs_NAME by
 // itself when a service first names it.
-func LoadIPVS(ctx context.Context) error {
+func LoadIPVS(ctx context.Context) error { return ipvsLoader().load(ctx) }
+
+func ipvsLoader() loader {
 	return loader{
+		name:     "ip_vs",
 		proc:     "/proc/net/ip_vs",
 		modprobe: []string{"/sbin/modprobe", "/usr/sbin/modprobe", "/bin/modprobe", "/usr/bin/modprobe"},
 		marks:    containerMarks,
 		timeout:  modprobeTimeout,
-	}.load(ctx)
+	}
 }
 
 // containerMarks are files that container runtimes leave inside.
 var containerMarks = []string{"/run/.containerenv", "/.dockerenv", "/run/systemd/container"}
 
 type loader struct {
+	name string
 	// proc is there exactly when the module is.
 	proc string
 	// modprobe are full paths: a daemon's PATH need not have them, and nothing
@@ -58,7 +62,7 @@ func (l loader) load(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
 	// -b: an administrator's blacklist holds for us too.
-	cmd := exec.CommandContext(ctx, tool, "-b", "ip_vs")
+	cmd := exec.CommandContext(ctx, tool, "-b", l.name)
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
 	cmd.WaitDelay = time.Second
 	var out bytes.Buffer
@@ -79,14 +83,14 @@ func (l loader) load(ctx context.Context) error {
 
 // failed adds what to do to what went wrong.
 func (l loader) failed(err error) error {
-	hint := "install the kernel's module package, or run: modprobe ip_vs"
+	hint := "install the kernel's module package, or run: modprobe " + l.name
 	for _, m := range l.marks {
 		if exists(m) {
-			hint = "this is a container: run modprobe ip_vs on the host"
+			hint = "this is a container: run modprobe " + l.name + " on the host"
 			break
 		}
 	}
-	return fmt.Errorf("load the ip_vs module: %w; %s", err, hint)
+	return fmt.Errorf("load the %s module: %w; %s", l.name, err, hint)
 }
 
 func exists(path string) bool {

@@ -51,7 +51,24 @@ func ensureSysctl(root, name, want string) (old string, changed bool, err error)
 			return "", false, fmt.Errorf("sysctl %q is not a name", name)
 		}
 	}
-	path := filepath.Join(root, strings.ReplaceAll(name, ".", "/"))
+	return ensureFile(name, filepath.Join(root, strings.ReplaceAll(name, ".", "/")), want)
+}
+
+// ReadDeviceSysctl reads net.ipv4.conf.DEVICE.NAME; a device's name may have dots.
+func ReadDeviceSysctl(device, name string) (string, error) {
+	b, err := os.ReadFile(filepath.Join(procSys, "net/ipv4/conf", device, name))
+	if err != nil {
+		return "", fmt.Errorf("read sysctl net.ipv4.conf.%s.%s: %w", device, name, err)
+	}
+	return strings.TrimSpace(string(b)), nil
+}
+
+// EnsureDeviceSysctl is EnsureSysctl for net.ipv4.conf.DEVICE.NAME.
+func EnsureDeviceSysctl(device, name, want string) (old string, changed bool, err error) {
+	return ensureFile("net.ipv4.conf."+device+"."+name, filepath.Join(procSys, "net/ipv4/conf", device, name), want)
+}
+
+func ensureFile(name, path, want string) (old string, changed bool, err error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return "", false, fmt.Errorf("read sysctl %s: %w", name, err)

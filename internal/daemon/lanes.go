@@ -1,0 +1,170 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-lb/sluice/internal/checker"
+	"github.com/sluice-lb/sluice/internal/config"
+	"github.com/sluice-lb/sluice/internal/event"
+	"github.com/sluice-lb/sluice/internal/host/lane"
+)
+
+// laneMark is the file of the state folder that says that there are lanes in the kernel.
+const laneMark = "check_via"
+
+// lanePatience bounds what a start or a reload waits for the kernel.
+const lanePatience = 30 * time.Second
+
+// lanes are the ways of check_via: nothing of them is there unless a configuration has
+// the keyword, or an earlier process's had. In observe mode there are none.
+type lanes struct {
+	log    *slog.Logger
+	keeper *lane.Keeper // nil in observe mode
+	manage atomic.Bool
+}
+
+func newLanes(log *slog.Logger, observe bool, stateDir string) *lanes {
+	l := &lanes{log: log}
+	if observe {
+		return l
+	}
+	o := lane.Options{Manage: l.manage.Load, Changed: l.changed, Set: func(name, value, was, why string) {
+		log.Info("Sysctl set", event.Key, event.KernelSet, "sysctl", name, "value", value, "was", was, "why", why)
+	}}
+	if stateDir != "" {
+		file := filepath.Join(stateDir, laneMark)
+		_, err := os.Stat(file)
+		o.Before = err == nil
+		o.Begin = func() error {
+			return os.WriteFile(file, []byte("rules, routes and tunnels of check_via are in the kernel\n"), 0o600)
+		}
+		o.End = func() error {
+			if err := os.Remove(file); !errors.Is(err, os.ErrNotExist) {
+				return err
+			}
+			return nil
+		}
+	}
+	l.keeper = lane.New(o)
+	return l
+}
+
+// changed logs that a lane ceased to work, or works again. A check that cannot be made
+// says so as well, each time.
+func (l *lanes) changed(of lane.Lane, err error) {
+	if err != nil {
+		l.log.Error("check_via does not work through a real server, what it checks keeps its last state; tried again", event.Key, event.KernelUnset, "real_server", of.Server.String(), "mark", of.Mark, "err", err)
+		return
+	}
+	l.log.Info("check_via leads through a real server", event.Key, event.KernelSet, "real_server", of.Server.String(), "mark", of.Mark)
+}
+
+// before makes the kernel ready for a configuration while another one, nil for none, is
+// still in use.
+func (l *lanes) before(ctx context.Context, old, cfg *config.Config) {
+	l.manage.Store(cfg.Global.ManageSysctls)
+	list := lanesOf(cfg)
+	if old != nil {
+		list = slices.Concat(list, lanesOf(old))
+	}
+	l.sync(ctx, list)
+}
+
+// after leaves what the configuration in use needs.
+func (l *lanes) after(ctx context.Context, cfg *config.Config) { l.sync(ctx, lanesOf(cfg)) }
+
+// release takes everything away, at the end.
+func (l *lanes) release(ctx context.Context) { l.sync(ctx, nil) }
+
+func (l *lanes) sync(ctx context.Context, list []lane.Lane) {
+	if l.keeper == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, lanePatience)
+	defer cancel()
+	if err := l.keeper.Sync(ctx, list); err != nil {
+		l.failed(err)
+	}
+}
+
+func (l *lanes) failed(err error) {
+	l.log.Error("The ways of check_via are not as they should be, tried again", event.Key, event.KernelUnset, "err", err)
+}
+
+// run repairs until the context ends.
+func (l *lanes) run(ctx context.Context) error {
+	if l.keeper == nil {
+		return nil
+	}
+	return ended(l.keeper.Run(ctx, l.failed))
+}
+
+// lanesOf are the lanes that a configuration's checks need, each once.
+func lanesOf(cfg *config.Config) []lane.Lane {
+	if cfg == nil {
+		return nil
+	}
+	var list []lane.Lane
+	seen := map[lane.Lane]bool{}
+	for _, vs := range cfg.VirtualServers {
+		for _, rs := range vs.RealServers {
+			for _, c := range rs.Checkers {
+				if c.Conn.Via == nil {
+					continue
+				}
+				if of := laneOf(&c.Conn); !seen[of] {
+					seen[of] = true
+					list = append(list, of)
+				}
+			}
+		}
+	}
+	return list
+}
+
+func laneOf(c *config.Connection) lane.Lane {
+	return lane.Lane{Mark: c.Via.Mark, Server: c.Via.Server.Unmap(), Forward: c.Via.Forward, IPv6: c.Target.Addr().Unmap().Is6()}
+}
+
+// lead makes a probe one that is not run while its lane does not work: that is this
+// machine's fault, and no verdict on a server.
+func (l *lanes) lead(c *config.Checker, p checker.Probe) checker.Probe {
+	if c.Conn.Via == nil {
+		return p
+	}
+	return &led{Probe: p, lanes: l, via: laneOf(&c.Conn), target: c.Conn.Target.String()}
+}
+
+// led hides that its probe may be a conversation, so that a goroutine asks the lane
+// before each run.
+type led struct {
+	checker.Probe
+	lanes  *lanes
+	via    lane.Lane
+	target string
+}
+
+var errObserving = errors.New("check_via: in observe mode nothing is written to the kernel, so that there is no way through the real server")
+
+// Run runs the check if its lane works.
+func (p *led) Run(ctx context.Context) checker.Outcome {
+	began, err := time.Now(), errObserving
+	if p.lanes != nil && p.lanes.keeper != nil {
+		err = p.lanes.keeper.Err(p.via.Mark, p.via.IPv6)
+	}
+	if err == nil {
+		return p.Probe.Run(ctx)
+	}
+	problem := checker.Problem{
+		Site:   checker.Site{Stage: checker.StagePrepare, Step: "through real server " + p.via.Server.String() + " to", Peer: p.target},
+		Result: checker.Unable, Got: err.Error(), Took: time.Since(began),
+	}
+	return problem.Outcome()
+}

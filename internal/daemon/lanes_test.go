@@ -1,0 +1,76 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sluice-lb/sluice/internal/checker"
+	"github.com/sluice-lb/sluice/internal/config"
+	"github.com/sluice-lb/sluice/internal/host/lane"
+)
+
+func viaCheck(target string, via *config.Via) *config.Checker {
+	return &config.Checker{Kind: config.TCPCheck, Conn: config.Connection{Target: netip.MustParseAddrPort(target), Via: via, Timeout: time.Second}}
+}
+
+func TestLanesOfAConfiguration(t *testing.T) {
+	one := &config.Via{Server: netip.MustParseAddr("10.0.0.11"), Forward: config.Forwarding{Method: config.TUN}, Mark: 0x53000001}
+	cfg := &config.Config{VirtualServers: []*config.VirtualServer{{RealServers: []*config.RealServer{
+		{Checkers: []*config.Checker{viaCheck("192.0.2.10:80", one), viaCheck("192.0.2.10:443", one), viaCheck("10.0.0.11:80", nil)}},
+		{Checkers: []*config.Checker{viaCheck("[2001:db8::10]:80", one)}},
+	}}}}
+	want := []lane.Lane{
+		{Mark: one.Mark, Server: one.Server, Forward: one.Forward},
+		{Mark: one.Mark, Server: one.Server, Forward: one.Forward, IPv6: true},
+	}
+	if diff := cmp.Diff(want, lanesOf(cfg), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
+		t.Error(diff)
+	}
+	if lanesOf(nil) != nil {
+		t.Error("lanes of no configuration")
+	}
+}
+
+type asked struct{ n int }
+
+func (p *asked) Run(context.Context) checker.Outcome {
+	p.n++
+	return checker.Outcome{Result: checker.Failed}
+}
+
+// A check whose lane does not work says nothing about the server, and is not made.
+func TestNoVerdictWithoutALane(t *testing.T) {
+	log := slog.New(slog.DiscardHandler)
+	via := &config.Via{Server: netip.MustParseAddr("10.0.0.11"), Mark: 0x53000001}
+	for name, l := range map[string]*lanes{"observing": newLanes(log, true, ""), "not there yet": newLanes(log, false, "")} {
+		t.Run(name, func(t *testing.T) {
+			inner := &asked{}
+			o := l.lead(viaCheck("192.0.2.10:80", via), inner).Run(t.Context())
+			if o.Result != checker.Unable || inner.n != 0 || !strings.Contains(o.Reason, "check_via") || !strings.Contains(o.Reason, "10.0.0.11") {
+				t.Errorf("%v %q, asked %d times", o.Result, o.Reason, inner.n)
+			}
+			if p := l.lead(viaCheck("10.0.0.11:80", nil), inner); p != checker.Probe(inner) {
+				t.Error("a check without a lane is wrapped")
+			}
+		})
+	}
+}
+
+// The mark of the folder is looked at once, and without it and the keyword nothing is
+// asked of the kernel: who may do nothing would hear an error.
+func TestLanesAreOffUnlessAskedFor(t *testing.T) {
+	dir := t.TempDir()
+	l := newLanes(slog.New(slog.DiscardHandler), false, dir)
+	l.before(t.Context(), nil, &config.Config{})
+	l.release(t.Context())
+	if files, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(files) != 0 {
+		t.Errorf("%q, %v", files, err)
+	}
+}
