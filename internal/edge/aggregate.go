@@ -231,15 +231,21 @@ func (w *Guard) sort() {
 	w.Services = slices.Compact(w.Services)
 }
 
-// both is what is in either; neither is changed.
-func (w *Guard) both(other *Guard) *Guard {
+// opening is what the guard holds between what it held and what is wanted: the addresses
+// of both, and the services that either lets in there.
+func (g *aggregate) opening(want, held *Guard) *Guard {
 	switch {
-	case w == nil:
-		return other
-	case other == nil:
-		return w
+	case held == nil:
+		return want
+	case want == nil:
+		want = &Guard{}
 	}
-	sum := &Guard{Addresses: slices.Concat(w.Addresses, other.Addresses), Services: slices.Concat(w.Services, other.Services)}
+	sum := &Guard{Addresses: slices.Concat(want.Addresses, held.Addresses), Services: slices.Concat(want.Services, held.Services)}
+	for s := range g.services {
+		if _, ok := slices.BinarySearchFunc(held.Addresses, s.Addr, netip.Addr.Compare); ok {
+			sum.Services = append(sum.Services, s)
+		}
+	}
 	sum.sort()
 	return sum
 }

@@ -142,6 +142,9 @@ func (k *Keeper) take() {
 		return
 	}
 	k.known, k.turn = true, w.Turn
+	if old := k.nftables; (old == nil) != (w.NFTables == nil) || old != nil && *old != *w.NFTables {
+		k.goal.remark = true
+	}
 	k.nftables = w.NFTables
 	for key, wish := range w.Changed {
 		k.goal.set(key, wish)
@@ -211,8 +214,7 @@ func (k *Keeper) Run(ctx context.Context) {
 			disturbed = false
 			k.pass(scope{addresses: true})
 		case err := <-k.unheard:
-			k.unwatch()
-			k.unwatch = nil
+			k.deafen()
 			k.Log.Warn("Changes that others make to addresses are not heard of, looking each minute instead", event.Key, event.VIPUnwatched, "err", err)
 		case done := <-k.releases:
 			k.waiters = append(k.waiters, done)
@@ -242,10 +244,7 @@ func (k *Keeper) end() {
 
 // shut closes the machine and leaves it as it is.
 func (k *Keeper) shut() {
-	if k.unwatch != nil {
-		k.unwatch()
-		k.unwatch = nil
-	}
+	k.deafen()
 	if k.addresses != nil {
 		_ = k.addresses.Close()
 		k.addresses, k.synced = nil, false
@@ -267,9 +266,25 @@ func (k *Keeper) watch() {
 	go func() {
 		defer close(over)
 		err := watched.Watch(ctx, func() { ring(k.rung) })
-		if ctx.Err() == nil {
-			k.unheard <- err
+		select {
+		case k.unheard <- err:
+		case <-ctx.Done():
 		}
 	}()
-	k.unwatch = func() { cancel(); <-over }
+	k.unwatch = func() {
+		cancel()
+		<-over
+		select {
+		case <-k.unheard: // it was about this one
+		default:
+		}
+	}
+}
+
+// deafen ends the watch, if there is one.
+func (k *Keeper) deafen() {
+	if k.unwatch != nil {
+		k.unwatch()
+		k.unwatch = nil
+	}
 }

@@ -66,21 +66,27 @@ func (k *Keeper) open(s scope) {
 	again := s.filter || k.leftover
 	k.guardOwed = k.guardOwed || g.reguard
 	if (k.guardOwed || again) && !k.waits(featureGuard, s) {
-		want := g.guard()
-		sum := want.both(k.guarded)
-		if sum != nil && (again || k.broken[featureGuard] != nil || !sum.equal(k.guarded)) {
+		want, failed := g.guard(), k.broken[featureGuard] != nil
+		sum := g.opening(want, k.guarded)
+		switch {
+		case sum == nil: // what is left of it, if anything, is closed
+			delete(k.broken, featureGuard)
+		case again || failed || !sum.equal(k.guarded):
 			k.writeGuard(sum)
 		}
-		k.guardOwed = k.broken[featureGuard] != nil || !sum.equal(want) || want == nil && again
+		k.guardOwed = k.broken[featureGuard] != nil || !sum.equal(want) || want == nil && (failed || k.leftover)
 	}
-	want := g.marking(k.nftables)
-	k.marksOwed = k.marksOwed || !want.equal(k.marking)
+	k.marksOwed = k.marksOwed || g.remark
 	if (k.marksOwed || again) && !k.waits(featureMarks, s) {
+		want, failed := g.marking(k.nftables), k.broken[featureMarks] != nil
 		sum := want.both(k.marking)
-		if sum != nil && (again || k.broken[featureMarks] != nil || !sum.equal(k.marking)) {
+		switch {
+		case sum == nil:
+			delete(k.broken, featureMarks)
+		case again || failed || !sum.equal(k.marking):
 			k.writeMarks(sum)
 		}
-		k.marksOwed = k.broken[featureMarks] != nil || !sum.equal(want) || want == nil && again
+		k.marksOwed = k.broken[featureMarks] != nil || !sum.equal(want) || want == nil && (failed || k.leftover)
 	}
 	g.reguard, g.remark = false, false
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -209,6 +210,7 @@ func (w *work) leave(keys []netip.Addr) {
 			ops = append(ops, op{do: dropAddress, addr: a, index: s.index})
 		}
 	}
+	ops = w.wholesale(ops)
 	for i, err := range w.v.k.write(ops) {
 		a, index := ops[i].addr, ops[i].index
 		if err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) && !errors.Is(err, unix.ENODEV) {
@@ -219,6 +221,33 @@ func (w *work) leave(keys []netip.Addr) {
 		w.v.m.drop(a, index)
 		delete(w.v.added, spotKey{a, index})
 	}
+}
+
+// wholesale is from how many addresses on that leave a device of ours bare the device goes
+// instead. The kernel looks through all IPv6 routes for each address that is removed, and
+// once for a device.
+const wholesale = 256
+
+// wholesale takes from ops what goes with a device.
+func (w *work) wholesale(ops []op) []op {
+	leaving := map[uint32]int{}
+	for _, o := range ops {
+		leaving[o.index]++
+	}
+	for index, n := range leaving {
+		if n < wholesale || !w.v.m.links[index].ours() || n != w.v.m.count(index) || w.v.k.write([]op{{do: dropLink, index: index}})[0] != nil {
+			continue
+		}
+		delete(w.v.m.links, index)
+		ops = slices.DeleteFunc(ops, func(o op) bool {
+			if o.index == index {
+				w.v.m.drop(o.addr, index)
+				delete(w.v.added, spotKey{o.addr, index})
+			}
+			return o.index == index
+		})
+	}
+	return ops
 }
 
 // tidy removes devices of ours that nothing wants and nothing is on.

@@ -79,6 +79,18 @@ func (m *machine) at(a netip.Addr, index uint32) bool {
 	return slices.ContainsFunc(m.addrs[a], func(s spot) bool { return s.index == index })
 }
 
+// count returns how many addresses are on a device.
+func (m *machine) count(index uint32) (n int) {
+	for _, spots := range m.addrs {
+		for _, s := range spots {
+			if s.index == index {
+				n++
+			}
+		}
+	}
+	return n
+}
+
 // occupied returns the devices that have an address.
 func (m *machine) occupied() map[uint32]bool {
 	set := map[uint32]bool{}

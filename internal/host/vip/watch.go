@@ -21,6 +21,9 @@ func openEvents() (*netlink.Conn, error) {
 // watch waits for what a change of ours would wait for too before it judges an event, so
 // that the events of our own changes agree with what is believed.
 func (v *Addresses) watch(ctx context.Context, changed func()) error {
+	if err := v.events.SetReadDeadline(time.Time{}); err != nil { // an earlier watch's
+		return fmt.Errorf("watch addresses and devices: %w", err)
+	}
 	stop := context.AfterFunc(ctx, func() { _ = v.events.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	for {
