@@ -75,6 +75,11 @@ func (w *work) device(name string) (uint32, error) {
 		if err != nil {
 			return 0, fmt.Errorf("vip_device %s: %w", name, err)
 		}
+		for index, l := range w.v.m.links {
+			if _, ok := links[index]; !ok && w.v.uses[l.name] > 0 {
+				w.stale = true // with what was on it
+			}
+		}
 		w.v.m.links = links
 		if l, ok = w.v.m.named(name); !ok {
 			w.stale = true
@@ -171,6 +176,9 @@ func (w *work) come(keys []netip.Addr) {
 			w.stale = true
 			fallthrough
 		default:
+			if errors.Is(err, errUnknown) {
+				w.v.added[spotKey{a, index}] = true // if it is there, it was not before
+			}
 			device := w.v.want[a].Device
 			w.missing[a] = w.refused(err, fmt.Errorf("vip_device %s: add %s: %w%s", device, a, err, advice(err, device)))
 		}
@@ -204,7 +212,7 @@ func (w *work) leave(keys []netip.Addr) {
 	var ops []op
 	for _, a := range keys {
 		for _, s := range w.v.m.addrs[a] {
-			if !w.v.ours(a, s) || w.v.wanted(a, s) || w.v.want[a].Announce && !w.bound(a) {
+			if !w.v.ours(a, s) || w.v.wanted(a, s) || w.v.want[a].Announce && (!w.bound(a) || s.index == w.devices[w.v.want[a].Device]) {
 				continue
 			}
 			ops = append(ops, op{do: dropAddress, addr: a, index: s.index})

@@ -43,6 +43,6 @@
 //
 // What we believe of the machine is kept and is right until somebody else changes it.
 // Change goes by it; Sync reads everything, and what differs has been changed by others.
-// Watch rings only for events that contradict what is believed, so that our own changes
-// ring for nothing.
+// Watch rings only for events that contradict what is believed of what concerns us, so that
+// our own changes ring for nothing; it notes the rest, for addresses that become wanted.
 package vip

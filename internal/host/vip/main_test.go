@@ -2,13 +2,19 @@ package vip
 
 import (
 	"net/netip"
+	"os"
 	"testing"
 
 	"github.com/sluice-lb/sluice/internal/edge"
 	"github.com/sluice-lb/sluice/internal/testkit"
 )
 
-func TestMain(m *testing.M) { testkit.Main(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(restlessEnv) != "" {
+		restless()
+	}
+	testkit.Main(m)
+}
 
 // many returns n addresses, half of each family.
 func many(n int) []netip.Addr {
@@ -18,7 +24,7 @@ func many(n int) []netip.Addr {
 		if i%2 == 0 {
 			list = append(list, netip.AddrFrom4([4]byte{10, 99, hi, lo}))
 		} else {
-			list = append(list, netip.AddrFrom16([16]byte{0x20, 1, 0xd, 0xb8, 14: hi, 15: lo}))
+			list = append(list, netip.AddrFrom16([16]byte{0x20, 1, 0xd, 0xb8, 13: 1, 14: hi, 15: lo}))
 		}
 	}
 	return list

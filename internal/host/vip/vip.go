@@ -23,6 +23,8 @@ type Addresses struct {
 
 	mu   sync.Mutex
 	want map[netip.Addr]edge.Place
+	// whole: want is all there is to want. What is ours and not in it goes.
+	whole bool
 	// uses counts the wanted addresses of each device.
 	uses map[string]int
 	// m is what we believe, once it was read.
@@ -68,6 +70,7 @@ func (v *Addresses) Close() error {
 func (v *Addresses) Sync(want map[netip.Addr]edge.Place) (repaired int, missing map[netip.Addr]error, err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	v.whole = true
 	clear(v.want)
 	clear(v.uses)
 	for a, p := range want {
@@ -77,10 +80,13 @@ func (v *Addresses) Sync(want map[netip.Addr]edge.Place) (repaired int, missing 
 }
 
 // Change is Sync for some addresses, and goes by what the kernel had. It reads the kernel
-// where that proves wrong, and then tells of others too.
+// where that proves wrong, and then tells of others too. Sync has to come before.
 func (v *Addresses) Change(want map[netip.Addr]edge.Place) (missing map[netip.Addr]error, err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if !v.whole {
+		return nil, errors.New("vip_device: nobody said yet which addresses there are to be; this is a bug")
+	}
 	for a, p := range want {
 		v.wish(a, p)
 	}

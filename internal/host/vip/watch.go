@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/mdlayher/netlink"
@@ -43,29 +44,53 @@ func (v *Addresses) watch(ctx context.Context, changed func()) error {
 	}
 }
 
-func (v *Addresses) contradicts(events []netlink.Message) bool {
+// contradicts says whether events are of somebody else's changes to what concerns us. Other
+// changes of theirs are noted: their addresses may become wanted later.
+func (v *Addresses) contradicts(events []netlink.Message) (yes bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, m := range events {
 		switch m.Header.Type {
 		case unix.RTM_NEWADDR, unix.RTM_DELADDR:
-			a, s, ok := decodeAddress(m.Data)
-			if !ok || v.m.at(a, s.index) == (m.Header.Type == unix.RTM_NEWADDR) {
-				continue
-			}
-			if _, ok := v.want[a]; ok || v.ours(a, s) {
-				return true
+			if a, s, ok := decodeAddress(m.Data); ok && v.heardAddress(a, s, m.Header.Type == unix.RTM_NEWADDR) {
+				yes = true
 			}
 		case unix.RTM_NEWLINK, unix.RTM_DELLINK:
-			l, ok := decodeLink(m.Data)
-			if !ok || v.uses[l.name] == 0 {
-				continue
-			}
-			is, known := v.m.links[l.index]
-			if known != (m.Header.Type == unix.RTM_NEWLINK) || known && (is.name != l.name || is.up() != l.up()) {
-				return true
+			if l, ok := decodeLink(m.Data); ok && v.heardLink(l, m.Header.Type == unix.RTM_NEWLINK) {
+				yes = true
 			}
 		}
+	}
+	return yes
+}
+
+func (v *Addresses) heardAddress(a netip.Addr, s spot, there bool) bool {
+	switch {
+	case v.m.at(a, s.index) == there:
+		return false
+	case v.ours(a, s):
+		return true
+	case there:
+		v.m.add(a, s)
+	default:
+		v.m.drop(a, s.index)
+	}
+	_, wanted := v.want[a]
+	return wanted
+}
+
+func (v *Addresses) heardLink(l link, there bool) bool {
+	is, known := v.m.links[l.index]
+	switch {
+	case known == there && (!known || is == l):
+		return false
+	case v.uses[l.name] > 0 || known && v.uses[is.name] > 0:
+		// Its counters and the like are the same event, with nothing new for us.
+		return known != there || is.name != l.name || is.up() != l.up()
+	case there:
+		v.m.links[l.index] = l
+	default:
+		delete(v.m.links, l.index)
 	}
 	return false
 }
