@@ -166,7 +166,6 @@ func TestRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine()
 		m.bad[addr(1)] = errTest
-		r := newRig(m, nil).run(t)
 		start := time.Now()
 		var at []string
 		m.after = func() {
@@ -174,6 +173,7 @@ func TestRetries(t *testing.T) {
 				at = append(at, time.Since(start).String())
 			}
 		}
+		r := newRig(m, nil).run(t)
 		r.wish(wishes{vs(1): announced(1), vs(2): announced(2)})
 		pass(50 * time.Second)
 		if got := strings.Join(at, " "); got != "0s 1s 3s 7s 15s 31s" {

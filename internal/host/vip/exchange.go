@@ -230,8 +230,10 @@ func keepsOriginators() bool {
 
 func versionKeepsOriginators(release string) bool {
 	major, rest, _ := strings.Cut(release, ".")
-	minor, _, _ := strings.Cut(rest, ".")
+	if end := strings.IndexFunc(rest, func(r rune) bool { return r < '0' || r > '9' }); end >= 0 {
+		rest = rest[:end]
+	}
 	a, err := strconv.Atoi(major)
-	b, _ := strconv.Atoi(strings.TrimRight(minor, "+-abcdefghijklmnopqrstuvwxyz"))
+	b, _ := strconv.Atoi(rest)
 	return err == nil && (a > 5 || a == 5 && b >= 18)
 }

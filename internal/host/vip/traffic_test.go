@@ -33,12 +33,15 @@ func TestKernelVIPConnectionsOutliveTheAddress(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer listener.Close()
-		go echo(listener)
+		accepted := make(chan net.Conn, 1)
+		go echo(listener, accepted)
 		c, err := client.Dial(t.Context(), "tcp", listener.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer c.Close()
+		server := <-accepted
+		defer server.Close() // the client's end of the connection cannot reach it any more
 		talk := bufio.NewReader(c)
 		say := func(n int) error {
 			if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
@@ -80,20 +83,17 @@ func TestKernelVIPConnectionsOutliveTheAddress(t *testing.T) {
 	}
 }
 
-func echo(l net.Listener) {
-	for {
-		c, err := l.Accept()
-		if err != nil {
+// echo answers the lines of one connection.
+func echo(l net.Listener, accepted chan<- net.Conn) {
+	c, err := l.Accept()
+	if err != nil {
+		return
+	}
+	accepted <- c
+	lines := bufio.NewScanner(c)
+	for lines.Scan() {
+		if _, err := fmt.Fprintln(c, lines.Text()); err != nil {
 			return
 		}
-		go func() {
-			defer c.Close()
-			lines := bufio.NewScanner(c)
-			for lines.Scan() {
-				if _, err := fmt.Fprintln(c, lines.Text()); err != nil {
-					return
-				}
-			}
-		}()
 	}
 }
