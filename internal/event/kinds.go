@@ -165,6 +165,17 @@ var (
 	FIFOFailed = define("fifo_failed", fail, "fifo", "A notify FIFO cannot be used, or messages to it are lost.", "Messages to notify FIFO are lost fifo=/run/sluice/fifo lost=12 err=\"resource temporarily unavailable\"")
 	FIFOUnread = define("fifo_unread", warn, "fifo_script", "The script that reads a notify FIFO has ended, or the FIFO is left behind.", "Script of notify FIFO has ended, nothing reads the FIFO fifo=/run/sluice/fifo script=/etc/sluice/reader")
 
+	VIPBound      = define("vip_bound", info, "vip", "Virtual addresses were put on their device; with vip_device.", "Virtual addresses are on their device vip_device=sluice0 addresses=192.0.2.10 count=1")
+	VIPWithdrawn  = define("vip_withdrawn", info, "vip", "Virtual addresses were taken off their device.", "Virtual addresses are off their device vip_device=sluice0 addresses=192.0.2.10 count=1")
+	VIPRepaired   = define("vip_repaired", warn, "vip_repaired", "Somebody else changed virtual addresses, their device or their routes, and they were put right.", "Somebody else has changed virtual addresses or their device, they are put right repaired=1")
+	VIPFailed     = define("vip_failed", fail, "vip_state", "Virtual addresses could not be put where they belong, or taken away.", "Virtual addresses are not where they belong, will retry err=\"vip_device sluice0: add 192.0.2.10: operation not permitted; the daemon needs the capability CAP_NET_ADMIN in the network namespace of the addresses\"")
+	VIPMended     = define("vip_mended", info, "vip_state", "Virtual addresses are where they belong after a failure.", "Virtual addresses are where they belong again took=3s")
+	VIPUnwatched  = define("vip_unwatched", warn, "vip_unwatched", "The kernel does not say when others change addresses.", "Changes that others make to addresses are not heard of, looking each minute instead err=\"...\"")
+	VIPUnnoted    = define("vip_unnoted", warn, "vip_unnoted", "The state folder could not be told that virtual addresses or a guard are in use, or are no more.", "Cannot note whether there are virtual addresses or a guard of ours; what a kill leaves may stay err=\"no space left on device\"")
+	GuardRepaired = define("guard_repaired", warn, "guard_repaired", "Somebody else changed our tables of nftables, and they were put right.", "Somebody else has changed our tables of nftables, they are put right feature=vip_guard repaired=1")
+	GuardFailed   = define("guard_failed", fail, "guard_state", "vip_guard or nftables_ipvs does not work.", "The guard of virtual addresses or their marks do not work, will retry feature=vip_guard err=\"...\"")
+	GuardMended   = define("guard_mended", info, "guard_state", "vip_guard or nftables_ipvs works after a failure.", "The guard of virtual addresses and their marks work again feature=vip_guard took=3s")
+
 	MailRetried = define("mail_retried", warn, "mail", "A mail could not be sent and is tried again, or is let go at a stop.", "Mail could not be sent, will retry subject=\"[lb1] Realserver [10.0.0.11]:tcp:80\" server=127.0.0.1:25 try=1 retry_in=5s")
 	MailFailed  = define("mail_failed", fail, "mail", "A mail, or one of its recipients, is given up.", "Mail is given up subject=\"[lb1] Realserver [10.0.0.11]:tcp:80\" server=127.0.0.1:25 tries=5")
 	MailSpared  = define("mail_spared", info, "mail", "A mail has no recipient or server any more.", "Mail is not sent, the configuration has no recipient or server any more subject=\"[lb1] Realserver [10.0.0.11]:tcp:80\"")
