@@ -1,0 +1,130 @@
+package play
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-lb/sluice/internal/testkit"
+)
+
+// run is a scenario in a mode with a kind of directors.
+type run struct {
+	*testkit.Stage
+	job
+	plan *Plan
+	res  *Result
+	dir  string
+
+	programs  []program
+	rig       rig
+	directors []director
+
+	pulse, long *testkit.Long
+	short       *testkit.Short
+	before      map[int]string
+	// void counts the witnesses that were lost.
+	void int
+}
+
+func (r *run) must(err error) {
+	if err != nil {
+		r.Fatalf("%v", err)
+	}
+}
+
+// pause lets the clients go on for a while.
+func (r *run) pause(d time.Duration) { time.Sleep(d) }
+
+const (
+	// longPatience leaves a connection whose director has died the retransmission
+	// that comes after the router's notice: six seconds, on a machine that is slow.
+	longPatience = 20 * time.Second
+	// synced is how long the kernel may keep a connection to itself: three packets,
+	// and two seconds for a message that is not full.
+	synced = 3 * time.Second
+	pulses = 6
+)
+
+// logs is what the programs printed, and what the kernel held in the end.
+func (r *run) logs() (lines []string) {
+	for _, p := range r.programs {
+		for _, line := range p.Lines() {
+			lines = append(lines, p.name+": "+line)
+		}
+	}
+	look := func(ns *testkit.NS, argv ...string) {
+		if ns == nil {
+			return
+		}
+		out, err := ns.Output(argv[0], argv[1:]...)
+		lines = append(lines, fmt.Sprintf("%s: %s: %v\n%s", ns.Name, strings.Join(argv, " "), err, out))
+	}
+	look(r.rig.router, "ip", "route")
+	for _, ns := range r.rig.directors {
+		look(ns, "ip", "-br", "address")
+		look(ns, "ipvsadm", "-Sn")
+	}
+	return lines
+}
+
+// play does the whole run.
+func (r *run) play() {
+	r.dir = r.TempDir()
+	r.must(os.Chmod(r.dir, 0o755))
+	r.build()
+	defer func() { r.res.Log = r.logs() }()
+	for i := range directors {
+		r.directors = append(r.directors, r.newDirector(i))
+	}
+	for i := range 3 {
+		r.directors[i].start(r.s.list(i))
+	}
+	r.routed(0, 1, 2)
+	r.pulse = testkit.OpenPatientLong(r, r.rig.client, fmt.Sprintf("%v:%d", serverAddr(0), pulsePort), pulses, longPatience/2)
+	r.long = testkit.OpenPatientLong(r, r.rig.client, service, r.plan.Long, longPatience)
+	if rep := r.long.Report(); rep.Lost() > 0 {
+		r.Fatalf("before anything was done: %s", rep)
+	}
+	ports := r.ports()
+	if len(ports) != r.plan.Long {
+		r.Fatalf("the client has connections from %d ports, want %d", len(ports), r.plan.Long)
+	}
+	r.before = r.spread(ports)
+	r.known(r.before)
+	r.short = testkit.StartShort(r, r.rig.client, service, r.plan.Short)
+	r.pause(synced)
+	r.s.play(r)
+	r.long.Settle(r)
+	for p, director := range r.spread(ports) {
+		if director != r.before[p] {
+			r.res.Moved++
+		}
+	}
+	rep := r.long.Report()
+	r.res.Long = Count{rep.Opened, rep.Lost(), how(rep.Losses)}
+	short := r.short.Close()
+	r.res.Short = Count{short.OK + short.Lost(), short.Lost(), how(short.Losses)}
+	r.void = r.pulse.Report().Lost()
+	r.long.Abort()
+	r.pulse.Abort()
+}
+
+// notice waits for the router and notes how long that took.
+func (r *run) notice(want ...int) {
+	r.res.Noticed = r.routed(want...).Seconds()
+	r.long.Settle(r)
+}
+
+func how(losses map[testkit.Loss]int) string {
+	var parts []string
+	for _, l := range slices.Sorted(maps.Keys(losses)) {
+		if losses[l] > 0 {
+			parts = append(parts, fmt.Sprintf("%s %d", l, losses[l]))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
