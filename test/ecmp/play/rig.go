@@ -44,7 +44,12 @@ func (r *run) build() {
 	r.rig = rig{client: testkit.NewNS(r, "client"), router: testkit.NewNS(r, "router")}
 	rt := r.rig.router
 	rt.Sysctl(r, "net.ipv4.ip_forward", "1")
-	rt.Sysctl(r, "net.ipv4.fib_multipath_hash_policy", "1")
+	// By addresses and ports of the packet, as policy 1 means to. But that takes a hash
+	// that comes with the packet if there is one: from a network card it is as good, and
+	// from a socket in another namespace it is that socket's own, which changes with
+	// each retransmission timeout. Policy 3 always looks at the packet.
+	rt.Sysctl(r, "net.ipv4.fib_multipath_hash_policy", "3")
+	rt.Sysctl(r, "net.ipv4.fib_multipath_hash_fields", "55") // 0x37: both addresses, protocol, both ports
 	rt.IP(r, "link add name front type veth peer name eth0 netns "+r.rig.client.Path(),
 		"link add name back type bridge forward_delay 0 mcast_snooping 0",
 		"link set dev front up", "link set dev back up",
