@@ -46,6 +46,7 @@ func (m *machineOf) announce() { m.bird = m.r.bird(m.ns, directorConf(m.i)) }
 
 // die takes the machine off the wire, with what runs on it.
 func (m *machineOf) die() {
+	m.r.gone = m.ns.Name
 	m.ns.IP(m.r, "link set dev eth0 down")
 	m.bird.Kill()
 }

@@ -101,7 +101,9 @@ type Result struct {
 	// Problems kept the run from being one.
 	Problems []string `json:"problems"`
 	Log      []string `json:"log"`
-	Took     float64  `json:"took"`
+	// Voids are why attempts before this one do not count.
+	Voids []string `json:"voids"`
+	Took  float64  `json:"took"`
 }
 
 // Results are what comes back.
@@ -182,33 +184,46 @@ func (r Result) String() string {
 	for _, p := range r.Problems {
 		text += "\n    " + p
 	}
+	for _, v := range r.Voids {
+		text += "\n    an attempt was void: " + v
+	}
 	return text
 }
 
-// attempts is how often a run is done on a machine that stood still meanwhile.
-const attempts = 3
+// attempts is how often a run is done whose measurement is void.
+const attempts = 4
 
-// do does one run. It is done again if connections past the virtual address were lost
-// as well: then the machine was not fit for it. Nothing else is a reason to.
+// do does one run, and does it again while the machine was not fit for it. What was
+// lost on a machine that was fit counts, however seldom it comes.
 func do(ctx context.Context, p *Plan, j job) Result {
+	var voids []string
 	for n := 1; ; n++ {
-		begun := time.Now()
-		st := &testkit.Stage{}
-		r := &run{Stage: st, plan: p, job: j, res: &Result{Scenario: j.s.Name, Mode: j.mode.Name, Kind: j.kind}}
-		if ctx.Err() != nil {
-			r.res.Problems = []string{"no time was left for it; -t gives more"}
-			return *r.res
+		res, why := once(p, j)
+		res.Voids = voids
+		if why == "" {
+			return res
 		}
-		st.Play(r.play)
-		r.res.Problems = st.Failures
-		r.res.Took = time.Since(begun).Seconds()
-		if r.void == 0 || n == attempts {
-			if r.void > 0 {
-				r.res.Problems = append(r.res.Problems, fmt.Sprintf("%d connections past the virtual address were lost too, in each of %d attempts", r.void, n))
-			}
-			return *r.res
+		voids = append(voids, why)
+		if n == attempts || ctx.Err() != nil {
+			res.Problems = []string{fmt.Sprintf("void after %d attempts: %s; -parallel, -long and -short make it easier for the machine", n, why)}
+			return res
 		}
 	}
+}
+
+// once does one run and says why it is void, if it is.
+func once(p *Plan, j job) (Result, string) {
+	begun := time.Now()
+	st := &testkit.Stage{}
+	r := &run{Stage: st, plan: p, job: j, res: &Result{Scenario: j.s.Name, Mode: j.mode.Name, Kind: j.kind}}
+	why := ""
+	st.Play(func() {
+		defer func() { why = r.void() }()
+		r.play()
+	})
+	r.res.Problems = st.Failures
+	r.res.Took = time.Since(begun).Seconds()
+	return *r.res, why
 }
 
 // ModeNames are the names of Modes.

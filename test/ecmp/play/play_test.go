@@ -127,3 +127,19 @@ func TestPageHasTheConfigurations(t *testing.T) {
 		}
 	}
 }
+
+// TestExpired: the session of a director that was killed has to end, no other.
+func TestExpired(t *testing.T) {
+	t.Parallel()
+	lines := []string{
+		"2026-11-30 16:50:36.299 <INFO> Started",
+		"2026-11-30 16:50:46.299 <RMT> d2: Error: Hold timer expired",
+		"2026-11-30 16:50:47.299 <RMT> d1: Received: Cease",
+	}
+	if why := expired(lines, "d2"); why != "" {
+		t.Errorf("the director that is gone: %s", why)
+	}
+	if why := expired(lines, ""); !strings.Contains(why, "d2") {
+		t.Errorf("one that nobody touched: %q", why)
+	}
+}

@@ -71,7 +71,7 @@ func (r *run) build() {
 		}
 		r.rig.directors = append(r.rig.directors, ns)
 	}
-	r.bird(rt, routerConf(directors))
+	r.router = r.bird(rt, routerConf(directors))
 }
 
 // plug makes a namespace on the segment, with the router as its way out.

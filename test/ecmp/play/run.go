@@ -25,9 +25,12 @@ type run struct {
 
 	pulse, long *testkit.Long
 	short       *testkit.Short
+	router      *testkit.Process // its routing daemon
 	before      map[int]string
-	// void counts the witnesses that were lost.
-	void int
+	// acted says that the scenario has begun, gone which director it takes off the
+	// wire.
+	acted bool
+	gone  string
 }
 
 func (r *run) must(err error) {
@@ -97,6 +100,7 @@ func (r *run) play() {
 	r.known(r.before)
 	r.short = testkit.StartShort(r, r.rig.client, service, r.plan.Short)
 	r.pause(synced)
+	r.acted = true
 	r.s.play(r)
 	r.long.Settle(r)
 	for p, director := range r.spread(ports) {
@@ -108,9 +112,36 @@ func (r *run) play() {
 	r.res.Long = Count{rep.Opened, rep.Lost(), how(rep.Losses)}
 	short := r.short.Close()
 	r.res.Short = Count{short.OK + short.Lost(), short.Lost(), how(short.Losses)}
-	r.void = r.pulse.Report().Lost()
 	r.long.Abort()
 	r.pulse.Abort()
+}
+
+// void says why a run is no measurement, "" if it is one: the machine was not fit for
+// it. The witnesses are connections past the virtual address, and sessions that ended
+// though nobody touched the director. What fails before the scenario has begun says
+// nothing of it either.
+func (r *run) void() string {
+	if !r.acted {
+		return "it did not come to its scenario: " + strings.Join(r.Failures, "; ")
+	}
+	if r.pulse != nil {
+		if n := r.pulse.Report().Lost(); n > 0 {
+			return fmt.Sprintf("%d connections past the virtual address were lost too", n)
+		}
+	}
+	return expired(r.router.Lines(), r.gone)
+}
+
+// expired finds a session whose hold time was over, other than with the director that
+// is gone, in what the router's daemon printed.
+func expired(lines []string, gone string) string {
+	for _, line := range lines {
+		_, rest, ok := strings.Cut(line, "> ")
+		if name, what, ok2 := strings.Cut(rest, ": "); ok && ok2 && name != gone && strings.Contains(what, "Hold timer expired") {
+			return "the machine stood still for so long that the session with " + name + " was over"
+		}
+	}
+	return ""
 }
 
 // notice waits for the router and notes how long that took.
