@@ -165,7 +165,7 @@ func Run(ctx context.Context, p Plan, log io.Writer) (*Results, error) {
 	for range max(1, p.Parallel) {
 		wg.Go(func() {
 			for j := range queue {
-				res := do(ctx, &p, j)
+				res := do(ctx, &p, j, log)
 				mu.Lock()
 				results.Runs = append(results.Runs, res)
 				fmt.Fprintf(log, "%2d/%d %s\n", len(results.Runs), len(all), res)
@@ -195,7 +195,7 @@ const attempts = 4
 
 // do does one run, and does it again while the machine was not fit for it. What was
 // lost on a machine that was fit counts, however seldom it comes.
-func do(ctx context.Context, p *Plan, j job) Result {
+func do(ctx context.Context, p *Plan, j job, log io.Writer) Result {
 	var voids []string
 	for n := 1; ; n++ {
 		res, why := once(p, j)
@@ -204,6 +204,7 @@ func do(ctx context.Context, p *Plan, j job) Result {
 			return res
 		}
 		voids = append(voids, why)
+		fmt.Fprintf(log, "      %s with %s, directors by %s, attempt %d was void: %s\n", j.s.Name, j.mode.Name, j.kind, n, why)
 		if n == attempts || ctx.Err() != nil {
 			res.Problems = []string{fmt.Sprintf("void after %d attempts: %s; -parallel, -long and -short make it easier for the machine", n, why)}
 			return res
