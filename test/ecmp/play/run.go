@@ -87,7 +87,8 @@ func (r *run) play() {
 		r.directors[i].start(r.s.list(i))
 	}
 	r.routed(0, 1, 2)
-	r.pulse = testkit.OpenPatientLong(r, r.rig.client, fmt.Sprintf("%v:%d", serverAddr(0), pulsePort), pulses, longPatience/2)
+	// As impatient as the short requests: what makes them late must be seen here too.
+	r.pulse = testkit.OpenLong(r, r.rig.client, fmt.Sprintf("%v:%d", serverAddr(0), pulsePort), pulses)
 	r.long = testkit.OpenPatientLong(r, r.rig.client, service, r.plan.Long, longPatience)
 	if rep := r.long.Report(); rep.Lost() > 0 {
 		r.Fatalf("before anything was done: %s", rep)
