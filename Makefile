@@ -8,6 +8,7 @@ BENCH   ?= .
 COUNT   ?= 6
 AXE     ?= 4.11.0
 PICTURES ?=
+KERNEL  ?=
 PREFIX  ?= /usr/local
 ARCH    ?= $(shell $(GO) env GOARCH)
 VERSION ?= $(patsubst v%,%,$(shell git describe --tags --always --dirty 2>/dev/null))
@@ -16,7 +17,7 @@ LDFLAGS  = -s -w -X github.com/sluice-lb/sluice/internal/build.Version=$(VERSION
 # apt installs Debian packages unless the program $(1) is there; lists are updated only then.
 apt = command -v $(1) >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(2) >/dev/null; }
 
-.PHONY: help build test test-unit test-race test-kernel test-diff test-diff-quick test-loss test-loss-quick test-long test-browser test-rules test-readers bench bench-compare bench-check lint fuzz cover demo install uninstall man deb rpm test-package clean
+.PHONY: help build test test-unit test-race test-kernel test-diff test-diff-quick test-loss test-loss-quick test-ecmp test-ecmp-quick test-long test-browser test-rules test-readers bench bench-compare bench-check lint fuzz cover demo install uninstall man deb rpm test-package clean
 
 help: ## what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,7 +25,7 @@ help: ## what there is to make
 build: ## bin/sluiced and bin/sluice, static
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
-test: test-unit test-race test-readers test-rules test-browser test-kernel test-package test-diff-quick test-loss-quick ## everything that must pass: unit, race, readers, Prometheus rules, browser, kernel, packages, quick differential and quick loss tests
+test: test-unit test-race test-readers test-rules test-browser test-kernel test-package test-diff-quick test-loss-quick test-ecmp-quick ## everything that must pass: unit, race, readers, Prometheus rules, browser, both kernels, packages, quick differential, loss and ECMP tests
 
 test-unit: build ## unit tests (PKG=./...)
 	@$(call apt,groff,groff-base)
@@ -37,8 +38,10 @@ test-race: build ## the same under the race detector
 test-readers: ## what scrapes, status and dashboards cost a verdict, on a machine with nothing else to do
 	$(GO) test -count 1 -run TestReadersDelayNoVerdict -v ./test/soak -alone
 
-test-kernel: build ## tests on a real ip_vs: this kernel's or a VM's (PKG=./... RUN=regexp)
-	$(GO) run ./test/vm/kernel-tests -run '$(RUN)' $(PKG)
+test: KERNEL = all
+
+test-kernel: build ## tests on a real ip_vs: this kernel's or a VM's (PKG=./... RUN=regexp KERNEL=bookworm, trixie or all)
+	$(GO) run ./test/vm/kernel-tests -run '$(RUN)' $(if $(KERNEL),-kernel '$(KERNEL)') $(PKG)
 
 test-browser: build ## the dashboard in headless Chromium (PICTURES=docs takes the pictures anew)
 	@$(call apt,chromium,chromium fonts-dejavu-core)
@@ -53,6 +56,12 @@ test-diff-quick: ## the dozen scenarios of it that are marked as quick
 
 test-loss: ## what operations cost clients, with sluiced and with keepalived (ARGS="-run regexp -v", ARGS=-update)
 	$(GO) run ./test/loss $(ARGS)
+
+test-ecmp: ## what clients lose of three directors behind a router with ECMP (ARGS="-run regexp -v", ARGS=-update)
+	$(GO) run ./test/ecmp $(ARGS)
+
+test-ecmp-quick: ## the part of it that is marked as quick
+	$(GO) run ./test/ecmp -quick -t 5m $(ARGS)
 
 test-loss-quick: ## the four or five scenarios of it that are marked as quick
 	$(GO) run ./test/loss -quick -t 10m $(ARGS)

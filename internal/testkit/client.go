@@ -68,6 +68,9 @@ type LongConn struct {
 // Long is a client that keeps connections to an echo server open and sends a
 // line on each every 100 ms.
 type Long struct {
+	// patience is how long a line may stay unanswered.
+	patience time.Duration
+
 	stop  context.CancelFunc
 	wg    sync.WaitGroup
 	abort atomic.Bool
@@ -82,13 +85,21 @@ type Long struct {
 // seconds.
 func OpenLong(t T, ns *NS, addr string, n int) *Long {
 	t.Helper()
+	return OpenPatientLong(t, ns, addr, n, exchangeTimeout)
+}
+
+// OpenPatientLong is OpenLong for clients that wait longer for an answer than three
+// seconds: a connection whose path is repaired goes on with the next of its ever rarer
+// retransmissions.
+func OpenPatientLong(t T, ns *NS, addr string, n int, patience time.Duration) *Long {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	l := &Long{stop: cancel, conns: make([]LongConn, n), changed: make(chan struct{})}
+	l := &Long{patience: patience, stop: cancel, conns: make([]LongConn, n), changed: make(chan struct{})}
 	for i := range n {
 		l.wg.Go(func() { l.run(ctx, ns, addr, i) })
 	}
 	t.Cleanup(func() { l.Close() })
-	if err := l.await(2*exchangeTimeout, func(conns []LongConn) bool {
+	if err := l.await(2*patience, func(conns []LongConn) bool {
 		for _, c := range conns {
 			if c.Exchanges == 0 && c.Loss == Kept {
 				return false
@@ -103,7 +114,7 @@ func OpenLong(t T, ns *NS, addr string, n int) *Long {
 
 // run keeps one connection until it is lost or ctx is done.
 func (l *Long) run(ctx context.Context, ns *NS, addr string, i int) {
-	dialCtx, cancel := context.WithTimeout(ctx, exchangeTimeout)
+	dialCtx, cancel := context.WithTimeout(ctx, l.patience)
 	defer cancel()
 	c, err := ns.Dial(dialCtx, "tcp", addr)
 	if err != nil {
@@ -121,7 +132,7 @@ func (l *Long) run(ctx context.Context, ns *NS, addr string, i int) {
 	tick := time.NewTicker(exchangeEvery)
 	defer tick.Stop()
 	for lines := bufio.NewReader(c); ; {
-		server, err := exchange(ctx, c, lines)
+		server, err := l.exchange(ctx, c, lines)
 		if !l.record(ctx, i, server, err) {
 			return
 		}
@@ -134,8 +145,8 @@ func (l *Long) run(ctx context.Context, ns *NS, addr string, i int) {
 }
 
 // exchange sends a line and returns who answered it.
-func exchange(ctx context.Context, c net.Conn, lines *bufio.Reader) (server string, err error) {
-	if err := c.SetDeadline(time.Now().Add(exchangeTimeout)); err != nil {
+func (l *Long) exchange(ctx context.Context, c net.Conn, lines *bufio.Reader) (server string, err error) {
+	if err := c.SetDeadline(time.Now().Add(l.patience)); err != nil {
 		return "", err
 	}
 	if ctx.Err() != nil { // the deadline above may have undone the one of the end
@@ -202,7 +213,7 @@ func (l *Long) Settle(t T) {
 	before := append([]LongConn(nil), l.conns...)
 	l.mu.Unlock()
 	// Two: the first answer may already have been on its way.
-	err := l.await(3*exchangeTimeout, func(conns []LongConn) bool {
+	err := l.await(3*l.patience, func(conns []LongConn) bool {
 		for i, c := range conns {
 			if c.Loss == Kept && c.Exchanges < before[i].Exchanges+2 {
 				return false

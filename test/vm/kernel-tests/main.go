@@ -1,12 +1,14 @@
 // Command kernel-tests runs the tests that need a kernel with ip_vs:
 //
-//	go run ./test/vm/kernel-tests [-where auto|host|vm] [-run REGEXP] [-t SECONDS] [-suite NAME] [PACKAGE...]
+//	go run ./test/vm/kernel-tests [-where auto|host|vm] [-kernel NAME[,NAME]|all] [-run REGEXP] [-t SECONDS] [PACKAGE...]
 //
 // A kernel test is a function whose name starts with TestKernel; every package
 // under PACKAGE (./... by default) that has one takes part. The test binaries
 // are compiled here, statically, and each runs in a fresh network namespace
 // with SLUICE_KERNEL=1: on this machine's kernel where that has ip_vs, else all
-// of them in one boot of the VM.
+// of them in one boot of the VM. A kernel with a name, which is a Debian release's,
+// is booted in the VM in any case; the same binaries run on each that is named, one
+// after the other, since a guest takes all the processors that there are.
 //
 // A skip counts as a failure, and so does a package that ran no test: asked for
 // a real kernel, "not tested" must not look like "passed".
@@ -30,10 +32,11 @@ import (
 )
 
 type options struct {
-	where, pattern, suite string
-	limit                 time.Duration
-	memoryMB              int
-	packages              []string
+	where, pattern string
+	kernels        []string // Debian releases; "" is what the place has
+	limit          time.Duration
+	memoryMB       int
+	packages       []string
 }
 
 func main() {
@@ -41,11 +44,12 @@ func main() {
 	var o options
 	flag.StringVar(&o.where, "where", envOr("SLUICE_KERNEL_WHERE", "auto"), "`host`, vm or auto")
 	flag.StringVar(&o.pattern, "run", "^TestKernel", "run the tests that match this `regexp`")
-	flag.StringVar(&o.suite, "suite", "", "boot the kernel of this Debian `release` in the VM")
+	kernel := flag.String("kernel", "", "boot the kernels of these Debian `releases` in the VM, with commas, or all: "+strings.Join(allKernels, ","))
 	flag.IntVar(&o.memoryMB, "m", 2048, "guest memory in `MB`")
-	seconds := flag.Int("t", 600, "time limit in `seconds` for all of them")
+	seconds := flag.Int("t", 900, "time limit in `seconds` for all of them on one kernel")
 	flag.Parse()
 	o.limit = time.Duration(*seconds) * time.Second
+	o.kernels = kernels(*kernel)
 	if o.packages = flag.Args(); len(o.packages) == 0 {
 		o.packages = []string{"./..."}
 	}
@@ -56,6 +60,16 @@ func main() {
 		fmt.Fprintln(os.Stderr, "kernel-tests:", err)
 		os.Exit(1)
 	}
+}
+
+// allKernels are the releases whose kernels everything has to pass on.
+var allKernels = []string{"bookworm", "trixie"}
+
+func kernels(name string) []string {
+	if name == "all" {
+		return allKernels
+	}
+	return strings.Split(name, ",")
 }
 
 func envOr(name, fallback string) string {
@@ -76,7 +90,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	if err := machine.Install(ctx, os.Stderr, machine.TestTools...); err != nil {
 		return err
 	}
-	place, why, err := machine.Choose(ctx, machine.Place(o.where))
+	place, why, err := choose(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -98,21 +112,45 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	if err := os.WriteFile(script, []byte(runScript(packages, o.pattern, o.limit)), 0o755); err != nil {
 		return err
 	}
-	results := &collector{out: out}
 	execute := machine.Run
 	if place == machine.Host {
 		execute = machine.RunHost
 	}
-	status, err := execute(ctx, machine.Config{
-		Command: []string{"/bin/sh", script}, Limit: o.limit, Suite: o.suite, MemoryMB: o.memoryMB,
-		Output: results, Log: os.Stderr,
-	})
-	results.flush()
-	if err != nil {
-		return err
+	var errs []error
+	var summaries strings.Builder
+	for _, kernel := range o.kernels {
+		results := &collector{out: out}
+		status, err := execute(ctx, machine.Config{
+			Command: []string{"/bin/sh", script}, Limit: o.limit, Suite: kernel, MemoryMB: o.memoryMB,
+			Output: results, Log: os.Stderr,
+		})
+		results.flush()
+		fmt.Fprintf(&summaries, "%s: %s\n", label(kernel), results.summary())
+		if err = errors.Join(err, results.verdict(packages, o.pattern), statusError(status)); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", label(kernel), err))
+		}
 	}
-	fmt.Fprintln(out, results.summary())
-	return errors.Join(results.verdict(packages, o.pattern), statusError(status))
+	fmt.Fprint(out, summaries.String())
+	return errors.Join(errs...)
+}
+
+// choose is where to run, and why. A kernel that is named is a guest's.
+func choose(ctx context.Context, o options) (machine.Place, string, error) {
+	if o.kernels[0] == "" {
+		return machine.Choose(ctx, machine.Place(o.where))
+	}
+	if machine.Place(o.where) == machine.Host {
+		return "", "", fmt.Errorf("-where host has one kernel, its own: leave -kernel %s out", strings.Join(o.kernels, ","))
+	}
+	return machine.VM, "in the VM, on the kernels of " + strings.Join(o.kernels, " and "), nil
+}
+
+// label names a kernel in what is reported.
+func label(kernel string) string {
+	if kernel == "" {
+		return "stock kernel"
+	}
+	return "kernel of " + kernel
 }
 
 func statusError(status int) error {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/sluice-lb/sluice/test/vm/machine"
 )
 
 func TestVerdict(t *testing.T) {
@@ -101,5 +103,27 @@ func TestRunScriptQuotes(t *testing.T) {
 		if !strings.Contains(got, want) {
 			t.Errorf("script lacks %q:\n%s", want, got)
 		}
+	}
+}
+
+func TestKernels(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string][]string{"": {""}, "trixie": {"trixie"}, "a,b": {"a", "b"}, "all": {"bookworm", "trixie"}} {
+		if diff := cmp.Diff(want, kernels(name)); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// TestChooseNamed: a kernel that is named never runs on another one, whatever this
+// machine's can do.
+func TestChooseNamed(t *testing.T) {
+	t.Parallel()
+	place, why, err := choose(t.Context(), options{where: "auto", kernels: []string{"bookworm", "trixie"}})
+	if err != nil || place != machine.VM || !strings.Contains(why, "bookworm and trixie") {
+		t.Errorf("%s, %q, %v", place, why, err)
+	}
+	if _, _, err = choose(t.Context(), options{where: "host", kernels: []string{"trixie"}}); err == nil || !strings.Contains(err.Error(), "trixie") {
+		t.Errorf("on this host: %v, want an error that names the kernel", err)
 	}
 }

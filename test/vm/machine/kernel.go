@@ -35,19 +35,34 @@ func CacheDir() (string, error) {
 	return filepath.Join(dir, "sluice-vm"), nil
 }
 
+// suiteDir is the part of the cache that belongs to a suite.
+func suiteDir(suite string) (string, error) {
+	dir, err := CacheDir()
+	if err != nil {
+		return "", err
+	}
+	if suite == "" {
+		suite = "stock"
+	}
+	dir = filepath.Join(dir, suite)
+	return dir, os.MkdirAll(dir, 0o755)
+}
+
+// foreign is "" for the release that runs here: its packages come from the machine's
+// own sources, and are fetched once under whichever name.
+func foreign(suite string) string {
+	if here, err := codename(); err == nil && here == suite {
+		return ""
+	}
+	return suite
+}
+
 // fetchKernel returns the kernel of a suite from the cache, after fetching it
 // on first use. A lock lets several runs start at once on an empty cache.
 func fetchKernel(ctx context.Context, log io.Writer, suite string) (kernel, error) {
-	cache, err := CacheDir()
+	suite = foreign(suite)
+	cache, err := suiteDir(suite)
 	if err != nil {
-		return kernel{}, err
-	}
-	if suite != "" {
-		cache = filepath.Join(cache, suite)
-	} else {
-		cache = filepath.Join(cache, "stock")
-	}
-	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return kernel{}, err
 	}
 	unlock, err := lock(filepath.Join(cache, "lock"))

@@ -12,19 +12,17 @@ import (
 	"strings"
 )
 
-// UnpackPackage fetches a package of another Debian suite with the libraries that it
-// depends on, once, and returns the folder into which they are unpacked. Nothing is
-// installed: what is in there runs with Loader.
+// UnpackPackage fetches a package of a Debian suite, "" for the machine's own, with the
+// libraries that it depends on, once, and returns the folder into which they are
+// unpacked. Nothing is installed, and no daemon is enabled or started: what is in there
+// runs with Loader.
 func UnpackPackage(ctx context.Context, log io.Writer, suite, name string) (root string, err error) {
 	if err := Install(ctx, log, Tool{"dpkg-deb", "dpkg"}); err != nil {
 		return "", err
 	}
-	cache, err := CacheDir()
+	suite = foreign(suite)
+	cache, err := suiteDir(suite)
 	if err != nil {
-		return "", err
-	}
-	cache = filepath.Join(cache, suite)
-	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return "", err
 	}
 	unlock, err := lock(filepath.Join(cache, "lock"))
@@ -36,7 +34,7 @@ func UnpackPackage(ctx context.Context, log io.Writer, suite, name string) (root
 	if _, err := os.Stat(root); err == nil {
 		return root, nil
 	}
-	fmt.Fprintf(log, "fetching %s of %s, once, into %s\n", name, suite, cache)
+	fmt.Fprintf(log, "fetching %s, once, into %s\n", name, cache)
 	apt, err := newApt(ctx, suite, cache)
 	if err != nil {
 		return "", err

@@ -53,3 +53,18 @@ func TestLoader(t *testing.T) {
 		t.Errorf("error %v (-want +got):\n%s", err, diff)
 	}
 }
+
+// TestForeign: this release's packages have one place in the cache, with and without
+// its name; another release's have their own.
+func TestForeign(t *testing.T) {
+	t.Parallel()
+	here, err := codename()
+	if err != nil {
+		t.Skip(err)
+	}
+	for suite, want := range map[string]string{"": "", here: "", "another": "another"} {
+		if got := foreign(suite); got != want {
+			t.Errorf("foreign(%q) is %q, want %q", suite, got, want)
+		}
+	}
+}

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-lb/sluice/test/daemon"
+	"github.com/sluice-lb/sluice/test/ecmp/play"
+	"github.com/sluice-lb/sluice/test/vm/machine"
+)
+
+// reserve is what the boot, and the runs that are under way when the time is over,
+// may take of the limit.
+const reserve = 2 * time.Minute
+
+// configurationFile tells which keywords there are.
+const configurationFile = "docs/configuration.md"
+
+// onHost prepares, boots the guest, and judges.
+func onHost(ctx context.Context, o options, out io.Writer) error {
+	reference, err := os.ReadFile(configurationFile)
+	if err != nil {
+		return err
+	}
+	kinds, waits, err := chooseKinds(o, string(reference))
+	if err != nil {
+		return err
+	}
+	if waits != "" {
+		fmt.Fprintln(out, waits)
+	}
+	for m := range strings.SplitSeq(o.modes, ",") {
+		if !slices.Contains(play.ModeNames(), m) {
+			return fmt.Errorf("-modes: unknown mode %q: want %s", m, strings.Join(play.ModeNames(), ", "))
+		}
+	}
+	plan := play.Plan{Kinds: kinds, Quick: o.quick, Modes: strings.Split(o.modes, ","), Long: o.long, Short: o.short, Parallel: o.parallel, Seconds: (o.limit - reserve).Seconds()}
+	for _, s := range play.Scenarios {
+		if o.run.MatchString(s.Name) && (!o.quick || len(s.Quick) > 0) {
+			plan.Scenarios = append(plan.Scenarios, s.Name)
+		}
+	}
+	if len(plan.Scenarios) == 0 {
+		return errors.New("no scenario is chosen")
+	}
+	if err := machine.Install(ctx, os.Stderr, machine.TestTools...); err != nil {
+		return err
+	}
+	if plan.Bird, err = bird(ctx); err != nil {
+		return err
+	}
+	// In the checkout, which the guest sees.
+	if err := os.MkdirAll("bin", 0o755); err != nil {
+		return err
+	}
+	work, err := os.MkdirTemp("bin", "ecmp-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	if work, err = filepath.Abs(work); err != nil {
+		return err
+	}
+	if slices.Contains(kinds, play.Sluice) {
+		if plan.Sluiced, err = daemon.BuildSluiced(ctx, o.sluiced, work); err != nil {
+			return err
+		}
+	}
+	place, why, err := machine.Choose(ctx, machine.Place(o.where))
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "%d scenarios, directors by %s, %d runs at a time, %s\n", len(plan.Scenarios), strings.Join(kinds, " and "), plan.Parallel, why)
+	c := machine.Config{Limit: o.limit, Suite: o.suite, MemoryMB: o.memoryMB, Log: os.Stderr}
+	if o.verbose {
+		c.Output = out
+	}
+	var results play.Results
+	if err := machine.Again(ctx, place, c, work, plan, &results); err != nil {
+		return err
+	}
+	return conclude(o, plan, results, out)
+}
+
+// bird is the routing daemon of the machine's own release, unpacked: its package would
+// run one here.
+func bird(ctx context.Context) ([]string, error) {
+	root, err := machine.UnpackPackage(ctx, os.Stderr, "", "bird2")
+	if err != nil {
+		return nil, err
+	}
+	words, err := machine.Loader(root)
+	return append(words, filepath.Join(root, "usr/sbin/bird")), err
+}
+
+// keyword matches one of the reference that is served.
+func keyword(name string) *regexp.Regexp {
+	return regexp.MustCompile("(?m)^\\| `" + regexp.QuoteMeta(name) + "` \\|.*\\| (?:yes|extension) \\|")
+}
+
+// chooseKinds returns the kinds of directors, and what is waited for.
+func chooseKinds(o options, reference string) (kinds []string, waits string, err error) {
+	if o.kinds != "" {
+		kinds = strings.Split(o.kinds, ",")
+		for _, k := range kinds {
+			if !slices.Contains(play.Kinds, k) {
+				return nil, "", fmt.Errorf("-kinds: unknown kind %q: want %s", k, strings.Join(play.Kinds, " or "))
+			}
+		}
+		return kinds, "", nil
+	}
+	for _, word := range play.Needs {
+		if !keyword(word).MatchString(reference) {
+			return []string{play.Hand}, "directors by sluice wait for " + word, nil
+		}
+	}
+	if o.quick {
+		return []string{play.Sluice}, "", nil
+	}
+	return play.Kinds, "", nil
+}
+
+// conclude judges, reports, and writes the page.
+func conclude(o options, plan play.Plan, results play.Results, out io.Writer) error {
+	if err := os.RemoveAll(o.artifacts); err != nil {
+		return err
+	}
+	var errs []error
+	for _, s := range play.Scenarios {
+		for _, r := range results.Runs {
+			if r.Scenario != s.Name {
+				continue
+			}
+			fmt.Fprintln(out, r)
+			wrong := play.Judge(s, r)
+			if len(wrong) == 0 {
+				continue
+			}
+			errs = append(errs, fmt.Errorf("%s with %s, directors by %s: %s", s.Name, r.Mode, r.Kind, strings.Join(wrong, "; ")))
+			if err := saveLog(o.artifacts, r); err != nil {
+				return err
+			}
+		}
+	}
+	if len(results.Runs) == 0 {
+		errs = append(errs, errors.New("nothing ran"))
+	}
+	if len(errs) > 0 {
+		fmt.Fprintf(out, "logs are in %s\n", o.artifacts)
+	}
+	if o.update {
+		old, err := os.ReadFile(pageFile)
+		if err != nil {
+			return errors.Join(append(errs, err)...)
+		}
+		text, err := update(string(old), plan, results)
+		if err == nil {
+			err = os.WriteFile(pageFile, []byte(text), 0o644)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+func saveLog(dir string, r play.Result) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	name := strings.Join([]string{r.Scenario, r.Mode, r.Kind}, ".")
+	return os.WriteFile(filepath.Join(dir, name), []byte(r.String()+"\n== log\n"+strings.Join(r.Log, "\n")+"\n"), 0o644)
+}

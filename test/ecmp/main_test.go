@@ -1,0 +1,101 @@
+package main
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/sluice-lb/sluice/internal/testkit"
+	"github.com/sluice-lb/sluice/test/ecmp/play"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+func TestChooseKinds(t *testing.T) {
+	t.Parallel()
+	var all strings.Builder
+	for _, word := range play.Needs {
+		all.WriteString("| `" + word + "` | `X` |  | extension | x |\n")
+	}
+	for _, tt := range []struct {
+		name, reference, want, waits string
+		o                            options
+	}{
+		{name: "no keyword yet", reference: "", want: "hand", waits: play.Needs[0]},
+		{name: "one is planned only", reference: strings.Replace(all.String(), "extension", "not yet", 1), want: "hand", waits: play.Needs[0]},
+		{name: "all keywords", reference: all.String(), want: "hand sluice"},
+		{name: "quick", reference: all.String(), o: options{quick: true}, want: "sluice"},
+		{name: "as asked", reference: "", o: options{kinds: "sluice"}, want: "sluice"},
+	} {
+		got, waits, err := chooseKinds(tt.o, tt.reference)
+		if strings.Join(got, " ") != tt.want || !strings.Contains(waits, tt.waits) || (waits == "") != (tt.waits == "") || err != nil {
+			t.Errorf("%s: %v, %q, %v", tt.name, got, waits, err)
+		}
+	}
+	if _, _, err := chooseKinds(options{kinds: "pigeon"}, ""); err == nil || !strings.Contains(err.Error(), "pigeon") {
+		t.Errorf("an unknown kind: %v", err)
+	}
+}
+
+func run(scenario, mode, kind string, lost int) play.Result {
+	return play.Result{Scenario: scenario, Mode: mode, Kind: kind, Long: play.Count{Opened: 60, Lost: lost}, Short: play.Count{Opened: 70}, Moved: 24, Noticed: 0.31}
+}
+
+func TestUpdate(t *testing.T) {
+	t.Parallel()
+	plan := play.Plan{Long: 60, Short: 10}
+	results := play.Results{Kernel: "6.1.0-9-amd64"}
+	for _, m := range play.Modes {
+		lost := 0
+		if m.Name == "neither" {
+			lost = 24
+		}
+		results.Runs = append(results.Runs, run("drain", m.Name, play.Sluice, lost))
+	}
+	results.Runs = append(results.Runs, run("kill", "sync", play.Sluice, 0)) // not the whole row
+	page, err := update("# Top\n"+begin+"old\n"+end+"the rest\n", plan, results)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"# Top\n" + begin, end + "the rest\n", "on Linux 6.1, ",
+		"| one of three directors is drained | 24 | 0.3 s | 24 of 60; **0** of 70 | **0** of 60; **0** of 70 |",
+		"| one of three directors is killed, without a word | not measured yet |",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q:\n%s", want, page)
+		}
+	}
+	if n := strings.Count(page, notMeasured); n != 2*len(play.Scenarios)-1 {
+		t.Errorf("%d rows are not measured", n)
+	}
+	// Again, with nothing: what was measured stays, below its own heading.
+	again, err := update(page, plan, play.Results{Kernel: "6.1"})
+	if err != nil || again != page {
+		t.Errorf("%v, got\n%s\nwant\n%s", err, again, page)
+	}
+	if _, err := update("# a page without the lines\n", plan, results); err == nil {
+		t.Error("a page without the lines is written")
+	}
+}
+
+// TestConclude: a loss fails, and leaves its log; no run is no pass.
+func TestConclude(t *testing.T) {
+	t.Parallel()
+	o := options{artifacts: t.TempDir() + "/logs", run: regexp.MustCompile("")}
+	var out strings.Builder
+	bad := play.Results{Runs: []play.Result{run("drain", "sync", play.Hand, 2)}}
+	if err := conclude(o, play.Plan{}, bad, &out); err == nil || !strings.Contains(err.Error(), "drain with sync, directors by hand: 2 of 60") {
+		t.Errorf("%v", err)
+	}
+	if logs, err := os.ReadDir(o.artifacts); err != nil || len(logs) != 1 {
+		t.Errorf("%v, %v", logs, err)
+	}
+	if err := conclude(o, play.Plan{}, play.Results{Runs: []play.Result{run("drain", "sync", play.Hand, 0)}}, &out); err != nil {
+		t.Error(err)
+	}
+	if err := conclude(o, play.Plan{}, play.Results{}, &out); err == nil {
+		t.Error("nothing ran, and that passes")
+	}
+}
