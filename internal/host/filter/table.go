@@ -93,12 +93,16 @@ func (t *table) shape() []string {
 }
 
 // encode returns a rule as text that is equal for equal rules. What a counter counted is
-// no part of it.
+// no part of it, nor is a change of byte order, which the library leaves out of a rule
+// that it reads.
 func encode(family nftables.TableFamily, rule []expr.Any) string {
 	var text []byte
 	for _, e := range rule {
-		if _, ok := e.(*expr.Counter); ok {
+		switch e.(type) {
+		case *expr.Counter:
 			e = &expr.Counter{}
+		case *expr.Byteorder:
+			continue
 		}
 		b, err := expr.Marshal(byte(family), e)
 		if err != nil {
