@@ -55,7 +55,7 @@ func (f *Filter) Close() error {
 // Guard makes the table of vip_guard what is wanted.
 func (f *Filter) Guard(want *edge.Guard) (repaired int, err error) {
 	var tables []*table
-	if t := guard(want); t != nil {
+	if t := guardOf(want); t != nil {
 		tables = append(tables, t)
 	}
 	ids := func() ([]id, error) { return []id{{nftables.TableFamilyINet, GuardTable}}, nil }
@@ -66,7 +66,7 @@ func (f *Filter) Guard(want *edge.Guard) (repaired int, err error) {
 // Marks makes the tables of nftables_ipvs what is wanted, and removes those that a
 // configuration or a process before had.
 func (f *Filter) Marks(want *edge.Marking) (repaired int, err error) {
-	tables := marking(want)
+	tables := markingOf(want)
 	ids := func() ([]id, error) {
 		var ids []id
 		if want != nil {

@@ -20,14 +20,14 @@ const guardPriority = 90
 // Protocols with ports that pkg/ipvs has none of.
 const dccp, udplite = unix.IPPROTO_DCCP, unix.IPPROTO_UDPLITE
 
-// guard returns the table of vip_guard, nil for none.
+// guardOf returns the table of vip_guard, nil for none.
 //
 // The rest of a packet's way through it:
 //
 //	chain input    an address of ours? then check4 or check6
 //	chain check4   a segment of a connection, a service, or a mark that is one: in
 //	chain refuse   TCP: reset; what else has ports: port unreachable; the rest: in
-func guard(want *edge.Guard) *table {
+func guardOf(want *edge.Guard) *table {
 	if want == nil {
 		return nil
 	}

@@ -22,8 +22,8 @@ var protocols = []struct {
 	name   string
 }{{unix.IPPROTO_TCP, "tcp"}, {unix.IPPROTO_UDP, "udp"}, {unix.IPPROTO_SCTP, "sctp"}}
 
-// marking returns the tables of nftables_ipvs: one for each family that has addresses.
-func marking(want *edge.Marking) []*table {
+// markingOf returns the tables of nftables_ipvs: one for each family that has addresses.
+func markingOf(want *edge.Marking) []*table {
 	if want == nil {
 		return nil
 	}

@@ -72,7 +72,9 @@ func remove(t *table) step {
 	}}
 }
 
-// create makes a table with its rules last: without them it does nothing yet.
+// create makes a table. The guard has its rules last: without them it lets everything in
+// until it is whole. Marks have them at once, since they say whose a table is that a killed
+// process left unfinished.
 func create(t *table) []step {
 	frame := step{bytes: small * (1 + len(t.sets)), messages: 1 + len(t.sets), do: func(c *nftables.Conn) error {
 		k := c.AddTable(&nftables.Table{Family: t.family, Name: t.name})
@@ -87,6 +89,9 @@ func create(t *table) []step {
 		return nil
 	}}
 	steps := []step{frame}
+	if t.name != GuardTable {
+		steps = append(steps, rules(t))
+	}
 	for _, s := range t.sets {
 		keys := make([]string, 0, len(s.elements))
 		for k := range s.elements {
@@ -94,7 +99,15 @@ func create(t *table) []step {
 		}
 		steps = append(steps, chunks(t, s, keys, true)...)
 	}
-	rules := step{messages: len(t.chains), do: func(c *nftables.Conn) error {
+	if t.name == GuardTable {
+		steps = append(steps, rules(t))
+	}
+	return steps
+}
+
+// rules makes the chains with what is in them.
+func rules(t *table) step {
+	s := step{messages: len(t.chains), do: func(c *nftables.Conn) error {
 		k := &nftables.Table{Family: t.family, Name: t.name}
 		var chains []*nftables.Chain
 		for _, ch := range t.chains {
@@ -115,10 +128,10 @@ func create(t *table) []step {
 	}}
 	for _, ch := range t.chains {
 		// A rule is answered twice: it comes back besides.
-		rules.messages += 2 * len(ch.rules)
+		s.messages += 2 * len(ch.rules)
 	}
-	rules.bytes = small * rules.messages
-	return append(steps, rules)
+	s.bytes = small * s.messages
+	return s
 }
 
 func chunks(t *table, s *set, keys []string, add bool) []step {
