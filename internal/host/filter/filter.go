@@ -140,7 +140,7 @@ func (f *Filter) reread(m *mirror, ids func() ([]id, error)) (repaired int, err 
 	f.at(g)
 	if m.read {
 		for _, i := range names {
-			if before := m.have[i]; before != nil {
+			if before := m.have[i]; before != nil && before.ours {
 				repaired += differences(before, have[i])
 			}
 		}
@@ -202,6 +202,19 @@ func (f *Filter) write(m *mirror, want []*table, may func(*table) error) error {
 	return nil
 }
 
+// errAbsent is a kernel that does not know the question.
+var errAbsent = errors.New("this kernel has no nftables (modprobe nf_tables)")
+
+// absent marks what a kernel without nftables answers to any question.
+func absent(err error) error {
+	for _, no := range []error{unix.EINVAL, unix.EOPNOTSUPP, unix.EPROTONOSUPPORT, unix.EAFNOSUPPORT, unix.ENOENT} {
+		if errors.Is(err, no) {
+			return fmt.Errorf("%w: %w", errAbsent, err)
+		}
+	}
+	return err
+}
+
 // explain says which keyword a failure is about and what to do.
 func explain(feature string, err error) error {
 	switch {
@@ -209,10 +222,9 @@ func explain(feature string, err error) error {
 		return nil
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
 		return fmt.Errorf("%s: nftables may be written with CAP_NET_ADMIN only, which this process lacks: %w", feature, err)
-	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EPROTONOSUPPORT), errors.Is(err, unix.EAFNOSUPPORT), errors.Is(err, unix.EINVAL):
-		return fmt.Errorf("%s: this kernel has no nftables (modprobe nf_tables nfnetlink): %w", feature, err)
-	case errors.Is(err, unix.ENOENT):
-		return fmt.Errorf("%s: this kernel lacks a part of nftables (modprobe nf_tables nft_reject_inet): %w", feature, err)
+	case errors.Is(err, unix.ENOENT) && !errors.Is(err, errAbsent):
+		// What our own rules name is in the same transaction.
+		return fmt.Errorf("%s: this kernel lacks a part of nftables (modprobe nft_reject_inet; CONFIG_NF_TABLES_INET, CONFIG_NFT_REJECT_INET): %w", feature, err)
 	}
 	return fmt.Errorf("%s: %w", feature, err)
 }

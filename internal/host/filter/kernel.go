@@ -55,7 +55,7 @@ func (k *kernel) conn(bytes, messages int) (*nftables.Conn, error) {
 func (k *kernel) generation() (uint32, error) {
 	c, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: k.fd()})
 	if err != nil {
-		return 0, err
+		return 0, absent(err)
 	}
 	defer c.Close()
 	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
@@ -66,7 +66,7 @@ func (k *kernel) generation() (uint32, error) {
 		Data:   []byte{unix.AF_UNSPEC, unix.NFNETLINK_V0, 0, 0},
 	})
 	if err != nil {
-		return 0, err
+		return 0, absent(err)
 	}
 	for _, m := range replies {
 		if len(m.Data) < 4 {

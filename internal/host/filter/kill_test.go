@@ -14,7 +14,7 @@ const killEnv = "SLUICE_FILTER_KILL"
 // TestKernelKilledInATransaction: a process that is killed while it writes leaves
 // something that the next makes right, and says nothing of it: nobody else was at work.
 func TestKernelKilledInATransaction(t *testing.T) {
-	guard, marking := many(8_000)
+	guard, marking := many(4_000)
 	switch os.Getenv(killEnv) {
 	case "steps":
 		// As a cut transaction that gets through some of its parts.
@@ -64,8 +64,8 @@ func TestKernelKilledInATransaction(t *testing.T) {
 			if kind != "sluice_guard" {
 				family, sort = "ip", "map"
 			}
-			if got := len(r.elements(family, kind, sort, name)); got != 6000 {
-				t.Errorf("%s: %s has %d elements, want 6000", mode, name, got)
+			if got := len(r.elements(family, kind, sort, name)); got != 3000 {
+				t.Errorf("%s: %s has %d elements, want 3000", mode, name, got)
 			}
 		}
 		another := r.open()

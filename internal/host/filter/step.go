@@ -2,7 +2,6 @@ package filter
 
 import (
 	"slices"
-	"unsafe"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/binaryutil"
@@ -147,8 +146,7 @@ func elements(t *table, s *set, keys []string, add bool) step {
 	return step{bytes: small + len(keys)*(28+len(keys[0])), messages: 1, do: func(c *nftables.Conn) error {
 		list := make([]nftables.SetElement, 0, len(keys))
 		for _, k := range keys {
-			// The library reads the bytes and no more.
-			e := nftables.SetElement{Key: unsafe.Slice(unsafe.StringData(k), len(k))}
+			e := nftables.SetElement{Key: []byte(k)}
 			if v := s.elements[k]; v != "" {
 				e.Val = []byte(v)
 			}
