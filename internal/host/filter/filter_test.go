@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/nftables"
 	"golang.org/x/sys/unix"
 
 	"github.com/sluice-lb/sluice/internal/config"
@@ -129,6 +130,19 @@ func flat(e any) string {
 		return fmt.Sprint(int64(e))
 	}
 	return fmt.Sprint(e)
+}
+
+// count is for sets of thousands, with which nft takes a minute in an emulated machine.
+func (r *rig) count(family nftables.TableFamily, table, name string) int {
+	r.Helper()
+	t, err := r.open().k.read(id{family, table})
+	if err != nil {
+		r.Fatal(err)
+	}
+	if s := t.set(name); s != nil {
+		return len(s.elements)
+	}
+	return 0
 }
 
 func tcp(addr string) ipvs.ServiceKey { return key(ipvs.TCP, addr) }
@@ -462,7 +476,7 @@ func TestKernelTenThousandAddresses(t *testing.T) {
 			r.nft("add table inet other")
 			took("guard, read and compared", func() int { return r.guard(r.f, fewer) })
 			took("marks, read and compared", func() int { return r.marks(r.f, m) })
-			count := len(r.elements("inet", GuardTable, "set", "service4")) + len(r.elements("inet", GuardTable, "set", "service6"))
+			count := r.count(nftables.TableFamilyINet, GuardTable, "service4") + r.count(nftables.TableFamilyINet, GuardTable, "service6")
 			if count != n-1 {
 				t.Errorf("the guard has %d services, want %d", count, n-1)
 			}
@@ -487,14 +501,14 @@ func TestKernelCutTransaction(t *testing.T) {
 	if n := r.guard(r.f, g); n != 30 {
 		t.Errorf("repaired %d things of a table of 30", n)
 	}
-	if got := len(r.elements("inet", GuardTable, "set", "vip6")); got != 1250 {
+	if got := r.count(nftables.TableFamilyINet, GuardTable, "vip6"); got != 1250 {
 		t.Errorf("vip6 has %d addresses, want 1250", got)
 	}
 }
 
-// TestKernelInAContainer: in a user namespace of its own nobody may make a socket's
+// TestInAContainer: in a user namespace of its own nobody may make a socket's
 // buffer larger than the machine allows, so that a large transaction is cut.
-func TestKernelInAContainer(t *testing.T) {
+func TestInAContainer(t *testing.T) {
 	const size = 12_000
 	if os.Getenv("SLUICE_FILTER_CONTAINER") == "1" {
 		g, m := many(size)
@@ -511,10 +525,11 @@ func TestKernelInAContainer(t *testing.T) {
 		}
 		os.Exit(0)
 	}
-	// A guest has the kernel's own limit, other machines may have had it raised.
-	testkit.Kernel(t)
+	if b, err := os.ReadFile("/proc/sys/net/core/wmem_max"); err != nil || len(b) > len("212992\n") {
+		t.Skipf("needs a machine with the kernel's own net.core.wmem_max, this one has %s", b)
+	}
 	r := newRig(t)
-	out, err := r.ns.Output("env", "SLUICE_FILTER_CONTAINER=1", "unshare", "--user", "--map-root-user", "--net", os.Args[0], "-test.run=^TestKernelInAContainer$")
+	out, err := r.ns.Output("env", "SLUICE_FILTER_CONTAINER=1", "unshare", "--user", "--map-root-user", "--net", os.Args[0], "-test.run=^TestInAContainer$")
 	if want := strings.Repeat("0 <nil> 0 <nil> 0 <nil>\n", 2); err != nil || out != want {
 		t.Errorf("%v, output %q, want %q", err, out, want)
 	}

@@ -6,6 +6,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/google/nftables"
 )
 
 // TestMain's process is also the one that is killed.
@@ -59,14 +61,8 @@ func TestKernelKilledInATransaction(t *testing.T) {
 		if n := r.guard(next, guard) + r.marks(next, marking); n != 0 {
 			t.Errorf("%s: the next process says that somebody else changed %d things", mode, n)
 		}
-		for kind, name := range map[string]string{"sluice_guard": "service4", "keepalived_ipvs": "tcp_map"} {
-			family, sort := "inet", "set"
-			if kind != "sluice_guard" {
-				family, sort = "ip", "map"
-			}
-			if got := len(r.elements(family, kind, sort, name)); got != 3000 {
-				t.Errorf("%s: %s has %d elements, want 3000", mode, name, got)
-			}
+		if n, m := r.count(nftables.TableFamilyINet, GuardTable, "service4"), r.count(nftables.TableFamilyIPv4, "keepalived_ipvs", "tcp_map"); n != 3000 || m != 3000 {
+			t.Errorf("%s: the guard has %d services and the map %d addresses of IPv4, want 3000 each", mode, n, m)
 		}
 		another := r.open()
 		if i < 2 {
