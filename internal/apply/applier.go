@@ -146,7 +146,7 @@ func (a *Applier) abandon(k ipvs.ServiceKey, was *VirtualServer) {
 		m.slots[i].why = whyVSRemoved
 	}
 	m.timeout, m.atOnce = was.DrainTimeout, false
-	if datagram(k) {
+	if was.datagram(k) {
 		m.timeout, m.atOnce = was.UDPDrainTimeout, was.UDPDrainTimeout == 0
 	}
 }

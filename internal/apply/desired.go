@@ -129,7 +129,7 @@ func desired(vs *VirtualServer, f *facts, i int, k ipvs.ServiceKey) ideal {
 		d.fate, d.why = leaves, whyWithdrawn
 	case !f.is(i, failed):
 		d.fate, d.why = leaves, whyUnchecked
-	case vs.DrainFailed && !datagram(k):
+	case vs.DrainFailed && !vs.datagram(k):
 		d.fate, d.why = leaves, whyFailed
 	default:
 		d.fate = gone
@@ -273,7 +273,7 @@ func (a *Applier) target(k ipvs.ServiceKey, some []position, whole bool) (t *tar
 	}
 	// The first claimant gives the attributes.
 	t = &target{service: a.wantedService(k), whole: whole, dests: make([]ideal, 0, n)}
-	t.atOnce = datagram(k) && cs[0].vs.UDPDrainTimeout == 0
+	t.atOnce = cs[0].vs.datagram(k) && cs[0].vs.UDPDrainTimeout == 0
 	a.ideals(k, some, whole, func(d ideal) bool {
 		t.dests = append(t.dests, d)
 		return true

@@ -151,8 +151,21 @@ func (p plan) leave(have *actual, s ipvs.Service, atOnce bool, out []leaver, lim
 
 // datagram reports whether a service has drains of its own kind: a failed server
 // goes at once, and a departure is short. A mark may carry any protocol, so it is
-// taken for TCP.
+// taken for TCP, unless it is one of nftables_ipvs, which carries that of its group.
 func datagram(k ipvs.ServiceKey) bool { return k.Protocol == ipvs.UDP || k.Protocol == ipvs.SCTP }
+
+// datagram is that of one of the virtual server's services.
+func (vs *VirtualServer) datagram(k ipvs.ServiceKey) bool {
+	return datagram(k) || k.FWMark != 0 && k.FWMark == vs.Mark && vs.Datagram
+}
+
+// datagram is that of a service's first claimant.
+func (a *Applier) datagram(k ipvs.ServiceKey) bool {
+	if cs := a.owners[k]; len(cs) > 0 {
+		return cs[0].vs.datagram(k)
+	}
+	return datagram(k)
+}
 
 // sameService compares what can be written.
 func sameService(a, b ipvs.Service) bool { return a.Canonical() == b.Canonical() }

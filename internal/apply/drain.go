@@ -271,7 +271,7 @@ func (a *Applier) endDrains(ctx context.Context, keys []parkedKey, seen map[park
 // is configured, or was when it last had one of its own; else its service's.
 func (a *Applier) limit(k parkedKey) time.Duration {
 	cs := a.owners[k.service]
-	if len(cs) > 0 && datagram(k.service) {
+	if len(cs) > 0 && cs[0].vs.datagram(k.service) {
 		return cs[0].vs.UDPDrainTimeout
 	}
 	for _, c := range cs {
@@ -285,7 +285,7 @@ func (a *Applier) limit(k parkedKey) time.Duration {
 			return c.vs.Servers[first].DrainTimeout
 		}
 	}
-	if t, ok := a.limits[k]; ok && !datagram(k.service) {
+	if t, ok := a.limits[k]; ok && !a.datagram(k.service) {
 		return t
 	}
 	if len(cs) > 0 {

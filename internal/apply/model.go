@@ -3,6 +3,7 @@ package apply
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/sluice-lb/sluice/internal/config"
@@ -47,6 +48,10 @@ type VirtualServer struct {
 	DrainTimeout, UDPDrainTimeout time.Duration
 	// DrainFailed: a server that failed departs and is not removed at once.
 	DrainFailed bool
+	// Mark is the one of Services that carries a group's addresses, 0 for none.
+	// Datagram: they are of UDP or SCTP.
+	Mark     uint32
+	Datagram bool
 
 	lookup
 }
@@ -84,8 +89,10 @@ type TrackedFile struct {
 func Translate(c *config.VirtualServer) *VirtualServer {
 	vs := &VirtualServer{Key: c.Key, DrainTimeout: c.DrainTimeout, UDPDrainTimeout: c.UDPDrainTimeout,
 		DrainFailed: c.OnFailure == config.OnFailureDrain, Servers: make([]RealServer, 0, len(c.RealServers)),
-		Services: make([]ipvs.Service, 0, len(c.Entries))}
-	for _, e := range c.Entries {
+		Mark: c.Mark, Datagram: c.Protocol == config.UDP || c.Protocol == config.SCTP}
+	entries := carried(c)
+	vs.Services = make([]ipvs.Service, 0, len(entries))
+	for _, e := range entries {
 		vs.Services = append(vs.Services, service(c, e))
 	}
 	for _, rc := range c.RealServers {
@@ -109,6 +116,25 @@ func Translate(c *config.VirtualServer) *VirtualServer {
 	}
 	vs.sort()
 	return vs
+}
+
+// carried returns a virtual server's entries with those that a mark carries as one of
+// each family.
+func carried(c *config.VirtualServer) []config.Entry {
+	if c.Mark == 0 {
+		return c.Entries
+	}
+	var entries []config.Entry
+	for _, e := range c.Entries {
+		if e.FWMark == 0 {
+			e = config.Entry{FWMark: c.Mark, Family: e.Family}
+			if slices.Contains(entries, e) {
+				continue
+			}
+		}
+		entries = append(entries, e)
+	}
+	return entries
 }
 
 // Destination returns the key of a real server's destination in one of the virtual

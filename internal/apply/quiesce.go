@@ -43,7 +43,7 @@ func (a *Applier) Connections(ctx context.Context) (active, inactive uint64, err
 	}
 	var infos []ipvs.DestinationInfo
 	for k := range a.mirror {
-		if datagram(k) {
+		if a.datagram(k) {
 			continue
 		}
 		if infos, err = a.destinations(ctx, infos, k); err != nil {

@@ -205,6 +205,9 @@ func vsNames(k config.VSKey, vs *server) []string {
 	if l := vs.Config.Label; l != "" {
 		names = append(names, l)
 	}
+	if m := vs.Config.Mark; m != 0 {
+		names = append(names, fmt.Sprintf("fwmark %d", m))
+	}
 	for _, en := range vs.Config.Entries {
 		if en.Addr.IsValid() {
 			names = append(names, en.Addr.String(), en.Addr.Addr().String())

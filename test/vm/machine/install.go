@@ -30,6 +30,8 @@ var (
 		{"ipvsadm", "ipvsadm"},
 		{"modprobe", "kmod"},
 		{"unshare", "util-linux"},
+		// Judges of our tables of nftables.
+		{"nft", "nftables"},
 		// What docs/quickstart.md types, and what docs/migrating-from-keepalived.md measures.
 		{"curl", "curl"},
 		{"pkill", "procps"},
