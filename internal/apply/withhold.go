@@ -1,7 +1,6 @@
 package apply
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/sluice-lb/sluice/internal/config"
@@ -128,12 +127,19 @@ func (a *Applier) move(k ipvs.ServiceKey) {
 	}
 }
 
-// Unclaimed are the services in the table that nobody claims, in order.
-func (a *Applier) Unclaimed() (keys []ipvs.ServiceKey) {
-	for _, k := range slices.SortedFunc(maps.Keys(a.mirror), compareServices) {
-		if len(a.owners[k]) == 0 {
+// Configured reports whether a virtual server has a service, withheld or not.
+func (a *Applier) Configured(k ipvs.ServiceKey) bool { return len(a.owners[k]) > 0 || a.away[k] != nil }
+
+// Staying reports whether a service that leaves stays for now.
+func (a *Applier) Staying(k ipvs.ServiceKey) bool { return a.staying[k] }
+
+// Strays are the services in the table that no virtual server has, in order.
+func (a *Applier) Strays() (keys []ipvs.ServiceKey) {
+	for k := range a.mirror {
+		if !a.Configured(k) {
 			keys = append(keys, k)
 		}
 	}
+	slices.SortFunc(keys, compareServices)
 	return keys
 }
