@@ -151,4 +151,3 @@ func wander(r *rig, rnd *rand.Rand) {
 		r.Errorf("wishes are left: %v", r.ground.wishes)
 	}
 }
-
