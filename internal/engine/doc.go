@@ -99,6 +99,28 @@
 // gives it sees one server and not the pool; the drain deletes nothing, so it has no
 // time limit of its own, and only the wait of the one who asked has.
 //
+// # What goes with the services
+//
+// What virtual servers wish of the machine (an address on a device, the guard, marks) is
+// handed over after a turn has written the table, for those whose wish changed, and what
+// came of it comes back as an event (Edge). A wish is looked at when a quorum, a reload,
+// passive or a service that came into the table or left it may change it; where nothing
+// of the machine is configured there is none, and nobody is called.
+//
+// Behind an announced address nothing drains before it is gone: the address goes in the
+// turn of its cause, and what follows (the sorry server, the drain of what a reload or
+// passive takes away) waits until that turn was reported and vip_delay after it, at most
+// five seconds longer. Meanwhile apply believes what was before: a quorum that is lost is
+// not told, a virtual server is not withheld yet, a service that a reload took away
+// stays. What is withdrawn and wanted again has moved nothing. What is left in the table
+// of a virtual server that is no more has a ghost, whose wish is that packets are taken
+// in until its last connection has ended.
+//
+// Passive is one fact with three sources. A process that starts passive withholds before
+// it reads the table, or a drain would get its weights back; what serves there all the
+// same was announced, and stays until its address is gone. A rehearsal waits for nothing:
+// it finds out what a reload does, and not when.
+//
 // # Time
 //
 // What time alone changes (a hold ends, a weight rises) is the framework's to say

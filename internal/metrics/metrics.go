@@ -167,7 +167,7 @@ func moving(s *engine.Service) bool {
 // states are what real servers are counted by, in this order.
 var states = []engine.State{
 	engine.StateUp, engine.StateDown, engine.StateUnverified, engine.StateMaintenance,
-	engine.StateWithdrawn, engine.StateHeld, engine.StateKept, engine.StateDamped,
+	engine.StateWithdrawn, engine.StateHeld, engine.StateKept, engine.StateDamped, engine.StatePassive,
 }
 
 // counted says whether a state is told of even without a server in it.
@@ -177,7 +177,7 @@ func counted(vs *engine.VirtualServer, s engine.State) bool {
 		return vs.Sorry != nil
 	case engine.StateKept:
 		return vs.MinAlive > 0
-	case engine.StateHeld, engine.StateDamped:
+	case engine.StateHeld, engine.StateDamped, engine.StatePassive:
 		return false
 	}
 	return true
