@@ -38,7 +38,14 @@ func (a *Applier) Adopt(ctx context.Context) error {
 		}
 		fresh := a.mirror[k] == nil
 		a.take(k, held)
-		if fresh && held != nil && a.remembered != nil {
+		if !fresh || held == nil {
+			return
+		}
+		if len(a.owners[k]) == 0 && a.away[k] != nil {
+			a.keepLimitsOf(a.away[k])
+			a.leave(k, nil)
+		}
+		if a.remembered != nil {
 			a.recall(k, r)
 		}
 	})
@@ -178,11 +185,12 @@ func (a *Applier) View(vs config.VSKey) []ServiceView {
 	return views
 }
 
-// Leaving describes the services that nobody claims any more.
+// Leaving describes the services that nobody claims any more, but for those of virtual
+// servers that are withheld.
 func (a *Applier) Leaving() []ServiceView {
 	var views []ServiceView
 	for k, m := range a.mirror {
-		if len(a.owners[k]) == 0 {
+		if len(a.owners[k]) == 0 && a.away[k] == nil {
 			views = append(views, a.view(m.service))
 		}
 	}
@@ -229,9 +237,14 @@ func (a *Applier) view(s ipvs.Service) ServiceView {
 	}
 	if m != nil {
 		for i := range m.slots {
-			if m.slots[i].live && !shown[i] {
-				add(m.slots[i].key.unpack(), -1)
+			if !m.slots[i].live || shown[i] {
+				continue
 			}
+			wanted := int64(-1)
+			if a.staying[s.ServiceKey] {
+				wanted = int64(m.slots[i].weight)
+			}
+			add(m.slots[i].key.unpack(), wanted)
 		}
 	}
 	return v

@@ -21,6 +21,9 @@ type Applier struct {
 	vss    []*claim
 	byKey  map[config.VSKey]*claim
 	owners map[ipvs.ServiceKey][]*claim
+	// away has, of each service that withheld virtual servers claim, the first of these;
+	// nil for none.
+	away map[ipvs.ServiceKey]*claim
 
 	// mirror is what is ours and believed to be in the kernel; a service without
 	// an owner is leaving.
@@ -37,6 +40,11 @@ type Applier struct {
 	// fin is how long the kernel keeps a TCP connection that ends, at most; 0 while
 	// that is not known.
 	fin time.Duration
+	// staying are services that nobody claims and that are not to leave yet; nil for none.
+	staying map[ipvs.ServiceKey]bool
+	// moved are the services that came or went, if follows.
+	moved   []ipvs.ServiceKey
+	follows bool
 
 	// reportOnly: what somebody else changed is left as it is.
 	reportOnly bool
@@ -55,6 +63,8 @@ type claim struct {
 	vs    *VirtualServer
 	facts facts
 	ready bool
+	// withheld: it is configured and counts for nothing in the table.
+	withheld bool
 	// order is its place in the file.
 	order int
 }
@@ -76,9 +86,13 @@ func New(conn IPVS, vss []*VirtualServer, log *slog.Logger) *Applier {
 }
 
 func (a *Applier) configure(vss []*VirtualServer) {
+	was := a.byKey
+	a.away = nil
 	a.vss, a.byKey, a.owners = make([]*claim, len(vss)), make(map[config.VSKey]*claim, len(vss)), make(map[ipvs.ServiceKey][]*claim, len(vss))
 	for i, vs := range vss {
-		a.enrol(newClaim(vs), i)
+		c := newClaim(vs)
+		c.withheld = was[vs.Key] != nil && was[vs.Key].withheld
+		a.enrol(c, i)
 	}
 }
 
@@ -127,10 +141,11 @@ func (a *Applier) Replace(vss []*VirtualServer) {
 	for _, k := range slices.SortedFunc(maps.Keys(a.mirror), compareServices) {
 		a.due.bulk.whole(k)
 		a.mirror[k].serving = 0
-		if len(a.owners[k]) > 0 || len(old[k]) == 0 {
+		if len(a.owners[k]) > 0 {
+			delete(a.staying, k)
 			continue
 		}
-		a.abandon(k, old[k][0].vs)
+		a.leave(k, old[k])
 	}
 	for k, d := range a.parked.drains {
 		d.limit = a.limit(k)
@@ -140,10 +155,10 @@ func (a *Applier) Replace(vss []*VirtualServer) {
 
 // abandon notes why a service that nobody claims any more leaves, and its last bound:
 // nobody can say it later.
-func (a *Applier) abandon(k ipvs.ServiceKey, was *VirtualServer) {
+func (a *Applier) abandon(k ipvs.ServiceKey, was *VirtualServer, why reason) {
 	m := a.mirror[k]
 	for i := range m.slots {
-		m.slots[i].why = whyVSRemoved
+		m.slots[i].why = why
 	}
 	m.timeout, m.atOnce = was.DrainTimeout, false
 	if datagram(k) {
@@ -202,7 +217,7 @@ func (a *Applier) Quorum(vs config.VSKey, ev framework.QuorumEvent) error {
 	default:
 		return nil
 	}
-	if c.vs.SorryServer == nil {
+	if c.vs.SorryServer == nil || c.withheld {
 		return nil // nothing in the table depends on it
 	}
 	for _, s := range c.vs.Services {
@@ -269,6 +284,9 @@ func (a *Applier) find(vs config.VSKey, rs config.RSKey) (*claim, int, error) {
 
 // mark has one server's destination looked at, in every service.
 func (a *Applier) mark(c *claim, i int) {
+	if c.withheld {
+		return
+	}
 	for _, s := range c.vs.Services {
 		a.due.urgent.part(s.ServiceKey, position{c, int32(i)})
 	}

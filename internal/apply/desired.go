@@ -53,6 +53,7 @@ const (
 	whyUnchecked
 	whyUnknown
 	whyFailed
+	whyWithheld
 )
 
 // String is the reason as people read it.
@@ -72,6 +73,8 @@ func (r reason) String() string {
 		return "found in the table but not in the configuration"
 	case whyFailed:
 		return "failed its check"
+	case whyWithheld:
+		return "withheld: passive"
 	}
 	return ""
 }

@@ -61,6 +61,18 @@
 // never deleted and added again: with expire_nodest_conn set that resets its
 // connections.
 //
+// # Withheld and staying
+//
+// A virtual server that is withheld claims nothing: its services leave as if it were not
+// configured, by the same path, with its own limits and a reason of its own. It goes on
+// taking in facts, so that it comes back with what was found out meanwhile, in place. Its
+// services that somebody else put into the table are taken over and drain as well.
+//
+// A service that nobody claims may have to stay for a moment, since its address has to go
+// first. That is a mark at the service and no time: who knows of addresses says when. One
+// that is to be withheld needs no such mark. It is claimed until the moment has come, so
+// that its failures are written as ever.
+//
 // A maintenance drain (a track file or an operator takes a configured server to 0)
 // outranks a failing check: a server that is being shut down fails its checks, and
 // reacting to that with a deletion would cut the drain short.

@@ -153,6 +153,9 @@ func (a *Applier) bulkWork(limit int) (ws []*work, left int) {
 
 // newWork computes what there is to do; nil for a service that is not initialised.
 func (a *Applier) newWork(k ipvs.ServiceKey, some []position, whole, urgent bool, limit int) *work {
+	if a.staying[k] && len(a.owners[k]) == 0 {
+		return nil
+	}
 	want, ready := a.target(k, some, whole)
 	if !ready {
 		a.due.hold(k, urgent, nil)
@@ -318,6 +321,7 @@ func (a *Applier) applied(op ipvs.Op) {
 	m := a.mirror[k]
 	switch op.Kind {
 	case ipvs.OpAddService:
+		a.move(k)
 		a.mirror[k] = newActual(op.Service, a.room(k))
 	case ipvs.OpSetService:
 		if m != nil {
@@ -362,5 +366,7 @@ func (a *Applier) forget(k ipvs.ServiceKey) {
 			a.forgetDest(parkedKey{k, d.DestinationKey})
 		}
 	}
+	a.move(k)
+	delete(a.staying, k)
 	delete(a.mirror, k)
 }

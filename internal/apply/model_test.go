@@ -194,6 +194,18 @@ func (m *model) settled() {
 		have[s.ServiceKey] = s.Service
 	}
 	for k := range keys {
+		if len(m.a.owners[k]) == 0 {
+			ds, _ := m.table.Destinations(m.t.Context(), k)
+			for _, d := range ds {
+				if d.Weight != 0 || m.atOnce(k) {
+					m.t.Fatalf("%s in %s is withheld and does not drain: %+v", d.DestinationKey, k, d)
+				}
+			}
+			if _, ok := have[k]; ok != (len(ds) > 0) {
+				m.t.Fatalf("%s is withheld and there: %t, with %d destinations", k, ok, len(ds))
+			}
+			continue
+		}
 		want, ready := m.a.target(k, nil, true)
 		s, ok := have[k]
 		if !ready || !ok || !sameService(s, want.service) {
@@ -360,6 +372,13 @@ func TestNoStateOnTheWayIsEmpty(t *testing.T) {
 					if f, i := m.drawServer(t); f != nil {
 						m.verdict(t, f, i)
 					}
+				}
+				m.ok(m.flush())
+				m.settled()
+			},
+			"withhold": func(t *rapid.T) {
+				for _, c := range m.a.vss {
+					m.ok(m.a.Withhold(rapid.Bool().Draw(t, "withheld"), c.vs.Key))
 				}
 				m.ok(m.flush())
 				m.settled()

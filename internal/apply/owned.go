@@ -136,7 +136,7 @@ func (a *Applier) recall(k ipvs.ServiceKey, r reading) {
 	m := a.mirror[k]
 	was, known := a.remembered[k.String()]
 	claimed := len(a.owners[k]) > 0
-	if known && !claimed {
+	if known && !claimed && a.away[k] == nil {
 		m.timeout = was.timeout
 	}
 	draining := 0
@@ -151,6 +151,8 @@ func (a *Applier) recall(k ipvs.ServiceKey, r reading) {
 			o, ours = was.dests[name]
 		}
 		switch {
+		case ours && a.away[k] != nil && !claimed:
+			// It says so already.
 		case ours && !claimed:
 			slot.why = whyVSRemoved
 		case ours:
@@ -167,6 +169,8 @@ func (a *Applier) recall(k ipvs.ServiceKey, r reading) {
 		}
 	}
 	switch {
+	case !claimed && a.away[k] != nil:
+		a.log.Info("Adopting a service of ours that is withheld, draining it", event.Key, event.ServiceAdopted, "service", k.String(), "destinations", len(r.infos))
 	case !claimed:
 		a.log.Info("Adopting a service of ours that is no longer configured, draining it", event.Key, event.ServiceAdopted, "service", k.String(), "destinations", len(r.infos))
 	case len(strange) > 0:

@@ -86,14 +86,14 @@ func (a *Applier) ours() []ipvs.ServiceKey {
 	keys := make([]ipvs.ServiceKey, 0, len(a.mirror)+len(a.owners))
 	for _, c := range a.vss {
 		for _, s := range c.vs.Services {
-			if a.owners[s.ServiceKey][0] == c {
+			if cs := a.owners[s.ServiceKey]; len(cs) > 0 && cs[0] == c || len(cs) == 0 && a.away[s.ServiceKey] == c {
 				keys = append(keys, s.ServiceKey)
 			}
 		}
 	}
 	claimed := len(keys)
 	for k := range a.mirror {
-		if len(a.owners[k]) == 0 {
+		if len(a.owners[k]) == 0 && a.away[k] == nil {
 			keys = append(keys, k)
 		}
 	}
@@ -296,6 +296,9 @@ func (a *Applier) take(k ipvs.ServiceKey, held *actual) {
 		if d := a.parked.get(parkedKey{k, s.key.unpack()}); d != nil {
 			d.read = false // it may have been given connections
 		}
+	}
+	if was == nil {
+		a.move(k)
 	}
 	a.mirror[k] = held
 }

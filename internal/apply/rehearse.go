@@ -51,7 +51,7 @@ func (a *Applier) Freeze() *Frozen {
 	// What is an entry of these maps is replaced as a whole or never changed, but for
 	// the drains.
 	f.rest = Applier{
-		parked: a.parked.copy(), more: a.more, portion: a.portion, limits: maps.Clone(a.limits), fin: a.fin,
+		staying: maps.Clone(a.staying), parked: a.parked.copy(), more: a.more, portion: a.portion, limits: maps.Clone(a.limits), fin: a.fin,
 		reportOnly: a.reportOnly, drift: maps.Clone(a.drift), repaired: a.repaired, remembered: a.remembered, operations: a.operations,
 		due: due{a.due.urgent.copy(), a.due.bulk.copy(), a.due.held.copy()},
 	}
@@ -91,10 +91,7 @@ func (a *Applier) enrol(c *claim, order int) {
 	c.order = order
 	a.vss[order], a.byKey[c.vs.Key] = c, c
 	for _, s := range c.vs.Services {
-		// The same entry twice is one claim.
-		if cs := a.owners[s.ServiceKey]; len(cs) == 0 || cs[len(cs)-1] != c {
-			a.owners[s.ServiceKey] = append(cs, c)
-		}
+		a.claimService(s.ServiceKey, c)
 	}
 }
 

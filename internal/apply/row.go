@@ -9,7 +9,7 @@ import (
 // them drains, is still to be written, or was changed by somebody else. Of any other
 // the table holds what is wanted and nothing else, so that Weight tells both.
 func (a *Applier) Unsettled() map[ipvs.ServiceKey]bool {
-	if len(a.parked.drains) == 0 && len(a.drift) == 0 && !a.Pending() {
+	if len(a.parked.drains)+len(a.drift)+len(a.staying) == 0 && !a.Pending() {
 		return nil
 	}
 	set := make(map[ipvs.ServiceKey]bool, len(a.drift))
@@ -17,6 +17,9 @@ func (a *Applier) Unsettled() map[ipvs.ServiceKey]bool {
 		set[k] = true
 	}
 	for k := range a.drift {
+		set[k] = true
+	}
+	for k := range a.staying {
 		set[k] = true
 	}
 	for _, q := range []*queue{&a.due.urgent, &a.due.bulk, &a.due.held} {

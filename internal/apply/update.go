@@ -34,7 +34,9 @@ func (a *Applier) Update(order []config.VSKey, changed []*VirtualServer) {
 				touch(c.vs)
 			}
 			touch(vs)
+			withheld := c != nil && c.withheld
 			c = newClaim(vs)
+			c.withheld = withheld
 			a.byKey[k] = c
 		}
 		c.order = i
@@ -54,12 +56,7 @@ func (a *Applier) Update(order []config.VSKey, changed []*VirtualServer) {
 	}
 	a.vss = vss
 	a.reclaim(affected)
-	for k, d := range a.parked.drains {
-		if affected[k.service] {
-			d.limit = a.limit(k)
-		}
-	}
-	a.parked.known = false
+	a.relimit(affected)
 }
 
 // reclaim works out who claims some services, and lets those go that nobody does any
@@ -72,11 +69,12 @@ func (a *Applier) reclaim(services map[ipvs.ServiceKey]bool) {
 	for k := range services {
 		was[k] = a.owners[k]
 		delete(a.owners, k)
+		delete(a.away, k)
 	}
 	for _, c := range a.vss {
 		for _, s := range c.vs.Services {
-			if cs := a.owners[s.ServiceKey]; services[s.ServiceKey] && (len(cs) == 0 || cs[len(cs)-1] != c) {
-				a.owners[s.ServiceKey] = append(cs, c)
+			if services[s.ServiceKey] {
+				a.claimService(s.ServiceKey, c)
 			}
 		}
 	}
@@ -89,6 +87,9 @@ func (a *Applier) reclaim(services map[ipvs.ServiceKey]bool) {
 		if m := a.mirror[k]; m != nil {
 			m.serving = 0
 		}
+		if len(a.owners[k]) > 0 {
+			delete(a.staying, k)
+		}
 		if !slices.Equal(was[k], a.owners[k]) {
 			others = append(others, k)
 		}
@@ -96,8 +97,10 @@ func (a *Applier) reclaim(services map[ipvs.ServiceKey]bool) {
 	slices.SortFunc(others, compareServices)
 	for _, k := range others {
 		a.due.bulk.whole(k)
+	}
+	for k := range services {
 		if len(a.owners[k]) == 0 && a.mirror[k] != nil {
-			a.abandon(k, was[k][0].vs)
+			a.leave(k, was[k])
 		}
 	}
 }

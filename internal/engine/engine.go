@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-lb/sluice/internal/apply"
 	"github.com/sluice-lb/sluice/internal/checker"
 	"github.com/sluice-lb/sluice/internal/config"
+	"github.com/sluice-lb/sluice/internal/edge"
 	"github.com/sluice-lb/sluice/internal/event"
 	"github.com/sluice-lb/sluice/internal/framework"
 	"github.com/sluice-lb/sluice/internal/pace"
@@ -71,6 +72,10 @@ type Options struct {
 	// Draining is told how a stop that drains gets on, and how long it may still
 	// take. nil for nobody.
 	Draining func(text string, left time.Duration)
+	// Edge takes what virtual servers wish of the machine around the table, on the loop's
+	// goroutine; it must not block. What came of it is told by the method Edge. nil for
+	// nobody: then there are no wishes.
+	Edge func(edge.Wishes)
 	// Pace is for who reads; nil for no bound.
 	Pace *pace.Gate
 	// KernelTimeout bounds all kernel work of one turn; 0 is 30 s.
@@ -137,6 +142,9 @@ type Engine struct {
 	// ordersDue: they are to be saved.
 	ordersDue bool
 	holds     map[config.VSKey]*hold
+	// passive is whether services are withheld, edge what goes with them.
+	passive passivity
+	edge    edging
 	// after is done at the end of the turn, when what it asked for is written and
 	// published.
 	after []func()
@@ -202,6 +210,10 @@ type server struct {
 	hold *hold
 	// floorSince is when it came to its floor; zero while it is not there.
 	floorSince time.Time
+	// withheld: apply was told to keep it out of the table. vip is nil without anything
+	// of the machine.
+	withheld bool
+	vip      *vipState
 }
 
 // fileUse is one place that a watched file's value goes to.
@@ -224,6 +236,7 @@ func New(opts Options) *Engine {
 		runs: map[uint64]*run{}, hasty: map[checker.ID]bool{}, rules: map[rules]*rules{}, uses: map[string][]fileUse{}, byKey: map[config.VSKey]*server{}, touched: map[*server]bool{},
 		started: time.Now(), stopping: newStopping(),
 	}
+	e.edge = newEdging(&e.opts)
 	e.log = slog.New(labelHandler{opts.Log.Handler(), &e.labels})
 	e.measures.now = e.inbox.now
 	e.published.Store(&published{})
@@ -293,9 +306,18 @@ func (e *Engine) Start(ctx context.Context, cfg *config.Config) error {
 	e.generation = e.memory.generation + 1
 	e.reload = Reload{At: time.Now(), OK: true}
 	e.applied = e.reload.At
+	e.lookPassive(time.Now())
+	if e.passive.on {
+		// Before the table is read: what drains already must not get its weights back.
+		for _, vc := range cfg.VirtualServers {
+			e.must(e.applier.Withhold(true, vc.Key))
+		}
+	}
+	e.applier.Follow(e.edge.on)
 	e.connect(ctx)
 	for _, vc := range cfg.VirtualServers {
 		vs := e.resume(vc, lookup(e.values), time.Now())
+		vs.withheld = e.passive.on
 		e.vss = append(e.vss, vs)
 		e.add(vs)
 		e.noteStart(vs)
@@ -346,7 +368,7 @@ func (e *Engine) Run(ctx context.Context) error {
 
 // wait returns how long nothing is due.
 func (e *Engine) wait(now time.Time) time.Duration {
-	moments := []time.Time{e.retryAt, e.saveAt(), e.expiry(), e.moves.next()}
+	moments := []time.Time{e.retryAt, e.saveAt(), e.expiry(), e.moves.next(), e.releaseAt()}
 	if !e.stuck {
 		if e.portions || e.connected && e.reconcile.due {
 			return 0
@@ -386,6 +408,7 @@ func (e *Engine) turn(ctx context.Context) {
 	now := time.Now()
 	e.advanceDue(now)
 	e.expire(now)
+	e.release(now)
 	if !e.connected && !e.retryAt.IsZero() && !now.Before(e.retryAt) {
 		e.connect(kctx)
 	}
@@ -394,6 +417,9 @@ func (e *Engine) turn(ctx context.Context) {
 		if err = e.redial(kctx); err != nil {
 			e.outcome(now, err)
 		}
+	}
+	if e.connected && e.edge.on && !e.edge.heard {
+		e.found()
 	}
 	usable := e.connected && !e.stuck
 	before := e.applier.Operations()
@@ -430,6 +456,7 @@ func (e *Engine) turn(ctx context.Context) {
 	case e.tickAt.IsZero():
 		e.tickAt = now.Add(e.config.Global.DrainInterval)
 	}
+	e.handOver(now)
 	e.saveOrders()
 	if e.tells(now) {
 		changed := len(e.touched) > 0 || e.allTouched || e.headTouched || e.tableTouched

@@ -81,6 +81,9 @@ func (ev fileEvent) handle(e *Engine) {
 		// keepalived mails nothing about files.
 		e.apply(u.vs, change, "")
 	}
+	if f := e.config.Global.Passive.File; f != nil && f.Name == ev.name {
+		e.lookPassive(time.Now())
+	}
 }
 
 // apply logs what changed, in keepalived's words where it has them, and hands the
@@ -98,7 +101,7 @@ func (e *Engine) apply(vs *server, change framework.Change, mail string) {
 			e.must(e.applier.SetAlive(vs.Config.Key, key, rs.Alive()))
 			if !rs.Alive() && rs.Unverified() {
 				// It leaves without having failed; only the whole state says so.
-				e.must(e.applier.Init(vs.VirtualServer))
+				e.init(vs)
 			}
 		}
 		if c.WeightChanged {
@@ -121,7 +124,9 @@ func (e *Engine) apply(vs *server, change framework.Change, mail string) {
 	e.touched[vs] = true // whether they serve depends on it for all
 	e.logQuorum(vs, change.Quorum)
 	e.noteQuorum(vs, change.Quorum, mailQuorum(vs, change.Quorum))
-	e.must(e.applier.Quorum(vs.Config.Key, change.Quorum))
+	if !e.postpone(vs, change.Quorum, time.Now()) {
+		e.must(e.applier.Quorum(vs.Config.Key, change.Quorum))
+	}
 }
 
 func (e *Engine) must(err error) {

@@ -31,7 +31,7 @@ func situate(vs *server, rs *framework.RealServer, sit *situation) (State, strin
 			why += "; also " + down
 		}
 		return StateMaintenance, why
-	case rs.Kept() && vs.Config.Sorry != nil && !vs.QuorumUp():
+	case rs.Kept() && vs.sorryServes():
 		return StateWithdrawn, "failed, kept by min_alive, but the quorum is lost and the sorry server serves: " + down
 	case rs.Kept() && rs.Unverified():
 		return StateKept, "waits for its first good check, kept by min_alive: " + down
@@ -45,7 +45,7 @@ func situate(vs *server, rs *framework.RealServer, sit *situation) (State, strin
 		return StateDown, down
 	case rs.Config.Weight == 0 && rs.Weight() == 0:
 		return StateMaintenance, "weight 0 in the configuration"
-	case vs.Config.Sorry != nil && !vs.QuorumUp():
+	case vs.sorryServes():
 		return StateWithdrawn, "healthy, but the sorry server serves"
 	case len(rs.Checkers) == 0:
 		return StateUp, "no checks"

@@ -118,7 +118,10 @@ func (e *Engine) Orders() []Order { return e.published.Load().orders }
 func (e *Engine) Restore(orders []Order) {
 	now := time.Now()
 	for _, o := range orders {
-		if o.Until.IsZero() || now.Before(o.Until) {
+		switch {
+		case o.Kind == verbPassive:
+			e.passive.command = &o
+		case o.Until.IsZero() || now.Before(o.Until):
 			e.orders[o.key()] = o
 		}
 	}
@@ -223,6 +226,9 @@ func (e *Engine) saveOrders() {
 	orders := slices.SortedFunc(maps.Values(e.orders), func(a, b Order) int {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.VS.String(), b.VS.String()), cmp.Compare(a.RS.String(), b.RS.String()), cmp.Compare(a.Kind, b.Kind))
 	})
+	if e.passive.command != nil {
+		orders = append(orders, *e.passive.command)
+	}
 	section, err := json.Marshal(orders)
 	if err != nil {
 		e.log.Error("Operators' orders are not saved, this is a bug", event.Key, event.Bug, "err", err)

@@ -221,7 +221,7 @@ func (e *Engine) piece(vs *server, unsettled map[ipvs.ServiceKey]bool, was *piec
 		Name: vs.name, Label: vs.Config.Label, Group: vs.Config.Key.Group, Protocol: protocolOf(vs.Config), Scheduler: vs.Config.Scheduler,
 		Quorum: vs.Config.Quorum, Hysteresis: vs.Config.Hysteresis,
 		Alive: vs.Sum(), QuorumUp: vs.QuorumUp(), Since: vs.since,
-		Suspended: vs.suspended, SorryServing: vs.Config.Sorry != nil && !vs.QuorumUp(),
+		Suspended: vs.suspended, SorryServing: vs.sorryServes(),
 		MinAlive: vs.Floor(), AtFloor: vs.AtFloor(), FloorSince: vs.floorSince,
 	}
 	if vs.hold != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-lb/sluice/internal/apply"
 	"github.com/sluice-lb/sluice/internal/checker"
 	"github.com/sluice-lb/sluice/internal/config"
+	"github.com/sluice-lb/sluice/internal/edge"
 	"github.com/sluice-lb/sluice/internal/framework"
 	"github.com/sluice-lb/sluice/pkg/ipvs"
 	"github.com/sluice-lb/sluice/pkg/ipvs/ipvstest"
@@ -38,6 +39,12 @@ type duplicate struct {
 	generation uint64
 	kernel     Kernel
 	reconcile  reconciling
+	passive    passivity
+	edge       edging
+	// dressed is what each virtual server has of the machine and whether it is withheld,
+	// dirty and waiting are their indexes.
+	dressed        []dressed
+	dirty, waiting []int
 	// backoff and what follows are the engine's of these names.
 	backoff                    time.Duration
 	retryAt, tickAt, globalsAt time.Time
@@ -69,7 +76,58 @@ func (e *Engine) freeze() *duplicate {
 		f.holds[k] = &held
 	}
 	f.states = framework.Copies(states)
+	e.freezeEdge(f)
 	return f
+}
+
+// dressed is what a virtual server has of the machine, and whether it is withheld.
+type dressed struct {
+	vip      *vipState
+	withheld bool
+}
+
+func (e *Engine) freezeEdge(f *duplicate) {
+	f.passive = e.passive // its parts are replaced and never changed
+	f.edge = edging{on: e.edge.on, heard: e.edge.heard, withdrawn: e.edge.withdrawn, turn: e.edge.turn, report: e.edge.report, nftables: e.edge.nftables}
+	f.dressed = make([]dressed, len(e.vss))
+	for i, vs := range e.vss {
+		f.dressed[i].withheld = vs.withheld
+		if vs.vip == nil {
+			continue
+		}
+		v := *vs.vip
+		f.dressed[i].vip = &v
+		if e.edge.dirty[vs] {
+			f.dirty = append(f.dirty, i)
+		}
+		if e.edge.waiting[vs] {
+			f.waiting = append(f.waiting, i)
+		}
+	}
+	f.edge.ghosts = make(map[config.VSKey]*ghost, len(e.edge.ghosts))
+	for k, g := range e.edge.ghosts {
+		c := *g
+		c.services = slices.Clone(g.services)
+		f.edge.ghosts[k] = &c
+	}
+}
+
+// dressEngine has a rehearsal go on with the machine as it is. Its wishes are nobody's.
+func (f *duplicate) dressEngine(e *Engine) {
+	e.passive, e.edge = f.passive, f.edge
+	e.edge.dirty, e.edge.waiting = map[*server]bool{}, map[*server]bool{}
+	for i, vs := range e.vss {
+		vs.vip, vs.withheld = f.dressed[i].vip, f.dressed[i].withheld
+	}
+	for _, i := range f.dirty {
+		e.edge.dirty[e.vss[i]] = true
+	}
+	for _, i := range f.waiting {
+		e.edge.waiting[e.vss[i]] = true
+		e.edge.dirty[e.vss[i]] = true
+	}
+	e.opts.Edge = func(edge.Wishes) {}
+	e.applier.Follow(e.edge.on)
 }
 
 // engine makes an engine that goes on from there over another table, and tells nobody
@@ -108,6 +166,7 @@ func (f *duplicate) engine(table apply.IPVS, look func([]*config.TrackFile) map[
 		e.vss = append(e.vss, vs)
 		e.add(vs)
 	}
+	f.dressEngine(e)
 	e.claims()
 	clear(e.touched)
 	e.published.Store(f.of.published.Load())
@@ -123,12 +182,17 @@ const turns = 100_000
 func (e *Engine) rehearse(ctx context.Context, p *plan) error {
 	ev := reloadEvent{p, make(chan reloaded, 1)}
 	ev.handle(e)
+	applied := false
 	for range turns {
 		e.turn(ctx)
 		select {
 		case <-ev.applied:
-			return nil
+			applied = true
 		default:
+		}
+		// What waits for an address is the reload's doing too.
+		if applied && !e.portions && !e.forward() {
+			return nil
 		}
 		if err := context.Cause(ctx); err != nil {
 			return fmt.Errorf("plan: %w", err)

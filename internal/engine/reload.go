@@ -97,6 +97,7 @@ func (ev reloadEvent) handle(e *Engine) {
 	for _, f := range moved {
 		f.handle(e)
 	}
+	e.lookPassive(time.Now())
 	e.askReconcile()
 	e.reload = Reload{At: time.Now(), OK: true}
 	e.applied = e.reload.At
@@ -180,6 +181,7 @@ func (e *Engine) install(p *plan) {
 		e.log.Info("Virtual server removed from the configuration, draining it", event.Key, event.ServiceRemoved, "vs", was.name)
 		e.noteGone(was, nil, true, mailRemove)
 		e.dropTasks(was)
+		e.departs(was, true)
 		e.remove(was)
 		delete(e.holds, vc.Key)
 	}
@@ -198,14 +200,20 @@ func (e *Engine) hand(changed []renewed) {
 	kernel := make([]*apply.VirtualServer, len(changed))
 	for i, r := range changed {
 		kernel[i] = r.kernel
+		e.departs(r.vs, false)
 	}
 	e.applier.Update(order, kernel)
 	e.claims()
 	e.moved = true
-	for _, r := range changed {
+	now := time.Now()
+	e.departed(changed, now)
+	vss := make([]*server, len(changed))
+	for i, r := range changed {
+		vss[i] = r.vs
 		e.touched[r.vs] = true
-		e.must(e.applier.Init(r.vs.VirtualServer))
+		e.init(r.vs)
 	}
+	e.settlePassive(vss, now)
 }
 
 // add and remove keep the indexes; the order of vss is the caller's.
@@ -220,6 +228,7 @@ func (e *Engine) add(vs *server) {
 }
 
 func (e *Engine) remove(vs *server) {
+	e.undress(vs)
 	delete(e.byKey, vs.Config.Key)
 	delete(e.touched, vs)
 	e.moves.disarm(vs)
@@ -270,6 +279,7 @@ func (e *Engine) replace(was *server, vc *config.VirtualServer, h *hold) *server
 	fvs, quorum := framework.Next(was.VirtualServer, vc, e.trustNew(was, stays), lookup(e.values), e.ordersOf(vc.Key))
 	vs := e.adopt(fvs, was, false)
 	e.noteGone(was, stays, false, mailRemove)
+	e.postpone(vs, quorum, time.Now())
 	e.logQuorum(vs, quorum)
 	e.noteQuorum(vs, quorum, mailQuorum(vs, quorum))
 	e.remove(was)
@@ -354,6 +364,7 @@ func (e *Engine) adopt(fvs *framework.VirtualServer, was *server, start bool) *s
 	if was != nil {
 		e.dropTasks(was)
 	}
+	e.dress(vs, was)
 	e.watchFloor(vs)
 	return vs
 }

@@ -88,6 +88,7 @@ func (e *Engine) stop(ctx context.Context) error {
 	defer cancel()
 	e.log.Info("Stopping, removing our services from the IPVS table", event.Key, event.Stopping, "on_stop", onStop.String())
 	err := e.end(kctx)
+	e.handNothing()
 	e.allTouched = true
 	e.saveNow(time.Now())
 	e.noteStop()

@@ -92,6 +92,10 @@ var (
 	OperatorRestored  = define("operator_restored", info, always, "Orders that operators gave to an earlier process are in force.", "Operators' orders of an earlier process are in force orders=2")
 	OperatorForgotten = define("operator_forgotten", fail, always, "Orders of operators could not be read or saved.", "Operators' orders of an earlier process cannot be read and are not in force: give them again err=\"unexpected end of JSON input\"")
 
+	PassiveAsked = define("passive_asked", info, always, "An operator has this director withhold its services, or ends that.", "An operator has this director withhold its services no longer who=root reason=\"the other one is back\"")
+	PassiveOn    = define("passive_on", warn, "passive", "This director is passive: it goes on checking and withholds its services.", "This director is passive, its services are withheld source=command who=root reason=kernel services=12")
+	PassiveOff   = define("passive_off", info, "passive", "This director is not passive any more.", "This director is no longer passive, its services come back after=12m3s services=12")
+
 	OperatorTest = define("operator_test", info, always, "An operator has the checks of a real server run once, beside the schedule.", "An operator tests a real server vs=[192.0.2.10]:tcp:80 rs=[10.0.0.11]:tcp:80 who=root")
 
 	DrainBegun     = define("drain_begun", info, "drain", "A destination that has to leave has weight 0 and waits for its connections.", "Draining destination service=TCP_192.0.2.10:80 destination=10.0.0.11:80 why=removed active=12 inactive=3 persistent=0 drain_timeout=5m0s")
