@@ -90,7 +90,7 @@ func (o *switching) do(word string) int {
 	}
 	switch {
 	case word == "off" && p.Passive:
-		o.tell(p, fmt.Sprintf("the command has ended, but the director is still passive: %s", p.By))
+		o.tell(p, "the command has ended, but the director is still "+asked(p))
 		return exitRefused
 	case word == "off":
 		o.tell(p, fmt.Sprintf("passive no longer: %s come back into the table as their checks say, then addresses are announced", render.Count(p.VirtualServers, "virtual server")))
@@ -122,14 +122,17 @@ func (o *switching) tell(p control.Passive, line string) {
 // asked says who made a director passive, and why.
 func asked(p control.Passive) string {
 	text := "passive"
-	if p.By != "" {
-		text += " by " + p.By
-	}
-	if !p.Since.IsZero() {
-		text += " since " + p.Since.Local().Format(time.DateTime)
-	}
-	if p.Reason != "" {
-		text += ": " + p.Reason
+	for i, s := range p.Sources {
+		if i > 0 {
+			text += ", and"
+		}
+		text += " by " + s.Who
+		if !s.Since.IsZero() {
+			text += " since " + s.Since.Local().Format(time.DateTime)
+		}
+		if s.Why != "" {
+			text += ": " + s.Why
+		}
 	}
 	return text
 }

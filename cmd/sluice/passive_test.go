@@ -19,10 +19,17 @@ func switched(t *testing.T, is control.Passive, keyword bool, failure error) (so
 	t.Helper()
 	srv, socket, serve := listening(t)
 	now = &is
-	srv.OfferPassive(func(context.Context) (control.Passive, error) { return *now, nil },
-		func(_ context.Context, on bool, who, reason string) error {
-			if failure == nil {
-				now.Passive, now.Command, now.Reason = on || keyword, on, reason
+	srv.OfferPassive(func(context.Context) control.Passive { return *now },
+		func(_ context.Context, on bool, _, reason string) error {
+			if failure != nil {
+				return failure
+			}
+			now.Passive, now.Sources = on || keyword, []engine.PassiveSource{}
+			if keyword {
+				now.Sources = append(now.Sources, engine.PassiveSource{Source: engine.PassiveByConfiguration, Who: "passive on"})
+			}
+			if on {
+				now.Sources = append(now.Sources, byRoot(reason)...)
 			}
 			return failure
 		})
@@ -30,8 +37,12 @@ func switched(t *testing.T, is control.Passive, keyword bool, failure error) (so
 	return socket, now
 }
 
+func byRoot(why string) []engine.PassiveSource {
+	return []engine.PassiveSource{{Source: engine.PassiveByCommand, Who: "root", Why: why}}
+}
+
 func TestPassive(t *testing.T) {
-	busy := control.Passive{VirtualServers: 3, Services: 3, Connections: 12, Addresses: 2, Delay: time.Second, By: "root"}
+	busy := control.Passive{VirtualServers: 3, Services: 3, Connections: 12, Addresses: 2, Delay: time.Second}
 	for name, tt := range map[string]struct {
 		args    []string
 		is      control.Passive
@@ -41,11 +52,12 @@ func TestPassive(t *testing.T) {
 		says    string
 	}{
 		"shown":               {args: nil, is: busy, says: "not passive: 3 virtual servers served"},
-		"shown while it is":   {args: nil, is: control.Passive{Passive: true, By: "root", Reason: "disk", Services: 1, Connections: 1}, says: "passive by root: disk; 1 connection on 1 service left"},
+		"shown while it is":   {args: nil, is: control.Passive{Passive: true, Sources: byRoot("disk"), Services: 1, Connections: 1}, says: "passive by root: disk; 1 connection on 1 service left"},
 		"on":                  {args: []string{"on", "--reason", "disk"}, is: busy, says: "passive by root: disk\n3 virtual servers withheld: addresses are withdrawn now, services drain after 1s; 12 connections on 3 services left, addresses still announced: 2"},
 		"on with nothing":     {args: []string{"on"}, is: control.Passive{}, says: "nothing of it is in the table"},
 		"off":                 {args: []string{"off"}, is: control.Passive{Passive: true, VirtualServers: 3}, says: "passive no longer: 3 virtual servers come back"},
-		"off by half":         {args: []string{"off"}, is: control.Passive{Passive: true, By: "passive on"}, keyword: true, status: exitRefused, says: "still passive: passive on"},
+		"off by half":         {args: []string{"off"}, is: control.Passive{Passive: true}, keyword: true, status: exitRefused, says: "still passive by passive on"},
+		"on by two": {args: []string{"on"}, is: busy, keyword: true, says: "passive by passive on, and by root"},
 		"refused":             {args: []string{"on"}, failure: &engine.CommandError{Code: engine.CodeRefused, Message: "observe mode"}, status: exitRefused, says: "observe mode"},
 		"broken":              {args: []string{"on"}, failure: errors.New("loop"), status: exitUnreachable, says: "loop"},
 		"waited":              {args: []string{"on", "--wait"}, is: control.Passive{VirtualServers: 3}, says: "drained, nothing of it is in the table"},
@@ -59,12 +71,12 @@ func TestPassive(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			socket, now := switched(t, tt.is, tt.keyword, tt.failure)
-			before := *now
+			before := now.Passive
 			status, stdout, stderr := typed(append(append([]string{"passive"}, tt.args...), "--socket", socket)...)
 			if status != tt.status || !strings.Contains(stdout+stderr, tt.says) {
 				t.Errorf("status %d, want %d and %q\nstdout %s\nstderr %s", status, tt.status, tt.says, stdout, stderr)
 			}
-			if status == exitUsage && *now != before {
+			if status == exitUsage && now.Passive != before {
 				t.Errorf("done all the same: %+v", *now)
 			}
 		})
@@ -77,7 +89,7 @@ func TestPassive(t *testing.T) {
 // TestPassiveJSON: what a program gets is as docs/schema says, whatever the argument.
 func TestPassiveJSON(t *testing.T) {
 	for _, args := range [][]string{{}, {"on", "--reason", "x"}, {"on", "--wait"}, {"off"}} {
-		socket, _ := switched(t, control.Passive{By: "root", Since: time.Now()}, false, nil)
+		socket, _ := switched(t, control.Passive{Sources: byRoot("x")}, false, nil)
 		status, stdout, stderr := typed(append(append([]string{"passive"}, args...), "--json", "--socket", socket)...)
 		var p control.Passive
 		if n, err := holds("passive", stdout); status != exitOK || n != 1 || err != nil || json.Unmarshal([]byte(stdout), &p) != nil || p.Passive != (len(args) > 0 && args[0] == "on") {

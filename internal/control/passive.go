@@ -7,19 +7,15 @@ import (
 	"time"
 
 	"github.com/sluice-lb/sluice/internal/engine"
+	"github.com/sluice-lb/sluice/pkg/ipvs"
 )
 
 // Passive is whether a director withholds its services, and how far that is.
 type Passive struct {
-	// Passive: services are withheld, whoever asked for it.
+	// Passive: services are withheld.
 	Passive bool `json:"passive"`
-	// Command: a command asks for it, which a command ends. Else the configuration does.
-	Command bool `json:"command"`
-	// By is who or what asks for it, for people: a user, "passive on", a track file. It is
-	// "" while nothing does.
-	By     string    `json:"by,omitempty"`
-	Reason string    `json:"reason,omitempty"` // what the command gave for a reason
-	Since  time.Time `json:"since,omitzero"`   // when Passive changed last
+	// Sources are who wants it so: any of them is enough.
+	Sources []engine.PassiveSource `json:"sources"`
 	// Delay is how long services go on after their addresses were withdrawn (vip_delay).
 	Delay          time.Duration `json:"vip_delay_ns"`
 	VirtualServers int           `json:"virtual_servers"` // how many are configured
@@ -31,27 +27,39 @@ type Passive struct {
 	Connections uint64 `json:"connections"`
 }
 
-// Count fills in what of a state's services is in the table.
-func (p *Passive) Count(s *engine.Snapshot) {
-	p.VirtualServers, p.Services, p.Connections = len(s.VirtualServers), 0, 0
-	take := func(list []engine.Service) {
-		for i := range list {
-			there := false
-			for _, d := range list[i].Destinations {
-				if d.Kernel >= 0 {
-					there = true
-					p.Connections += uint64(d.Active) + uint64(d.Inactive)
-				}
-			}
-			if there {
-				p.Services++
+// PassiveOf reads it off a state whose connections were counted just now.
+func PassiveOf(s *engine.Snapshot, delay time.Duration) Passive {
+	p := Passive{Sources: []engine.PassiveSource{}, Delay: delay, VirtualServers: len(s.VirtualServers)}
+	if s.Passive != nil {
+		p.Passive = s.Passive.On
+		p.Sources = append(p.Sources, s.Passive.Sources...)
+	}
+	if s.Edge != nil {
+		p.Addresses = s.Edge.Announced
+	}
+	// Virtual servers can share a service.
+	seen := map[ipvs.ServiceKey]bool{}
+	for i := range s.VirtualServers {
+		p.count(s.VirtualServers[i].Services, seen)
+	}
+	p.count(s.Leaving, seen)
+	return p
+}
+
+func (p *Passive) count(services []engine.Service, seen map[ipvs.ServiceKey]bool) {
+	for i := range services {
+		there := false
+		for _, d := range services[i].Destinations {
+			if d.Kernel >= 0 && !seen[services[i].Key] {
+				there = true
+				p.Connections += uint64(d.Active) + uint64(d.Inactive)
 			}
 		}
+		if there {
+			seen[services[i].Key] = true
+			p.Services++
+		}
 	}
-	for i := range s.VirtualServers {
-		take(s.VirtualServers[i].Services)
-	}
-	take(s.Leaving)
 }
 
 // PassiveOrder is the body of POST /v1/passive.
@@ -62,15 +70,8 @@ type PassiveOrder struct {
 
 // OfferPassive adds GET and POST /v1/passive. Both answer with how it is, POST after set
 // has ended.
-func (s *Server) OfferPassive(state func(context.Context) (Passive, error), set func(ctx context.Context, on bool, who, reason string) error) {
-	tell := func(w http.ResponseWriter, r *http.Request) {
-		p, err := state(r.Context())
-		if err != nil {
-			Refuse(w, err)
-			return
-		}
-		Answer(w, p)
-	}
+func (s *Server) OfferPassive(state func(context.Context) Passive, set func(ctx context.Context, on bool, who, reason string) error) {
+	tell := func(w http.ResponseWriter, r *http.Request) { Answer(w, state(r.Context())) }
 	s.Offer(Route{Pattern: "GET /v1/passive", Right: Read, Serve: tell})
 	s.Offer(Route{Pattern: "POST /v1/passive", Right: Write, Serve: func(w http.ResponseWriter, r *http.Request) {
 		var o PassiveOrder

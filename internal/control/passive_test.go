@@ -9,10 +9,12 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluice-lb/sluice/internal/engine"
+	"github.com/sluice-lb/sluice/pkg/ipvs"
 )
 
 // director is a server whose daemon's switch is turned by what is asked.
@@ -23,10 +25,13 @@ func director(t *testing.T, failure error) (path string, is *Passive) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.OfferPassive(func(context.Context) (Passive, error) { return *is, nil },
+	s.OfferPassive(func(context.Context) Passive { return *is },
 		func(_ context.Context, on bool, who, reason string) error {
 			if failure == nil {
-				is.Passive, is.Command, is.By, is.Reason = on, on, who, reason
+				is.Passive, is.Sources = on, []engine.PassiveSource{}
+				if on {
+					is.Sources = []engine.PassiveSource{{Source: engine.PassiveByCommand, Who: who, Why: reason}}
+				}
 			}
 			return failure
 		})
@@ -46,12 +51,12 @@ func TestPassive(t *testing.T) {
 	if u, err := user.Current(); err == nil {
 		me = u.Username
 	}
-	want := Passive{Passive: true, Command: true, By: me, Reason: "new kernel"}
+	want := Passive{Passive: true, Sources: []engine.PassiveSource{{Source: engine.PassiveByCommand, Who: me, Why: "new kernel"}}}
 	p, err := c.SetPassive(t.Context(), PassiveOrder{Passive: true, Reason: "new kernel"})
-	if err != nil || p != want || *is != want {
+	if err != nil || cmp.Diff(want, p) != "" || cmp.Diff(want, *is) != "" {
 		t.Errorf("%+v, %v: %+v", p, err, *is)
 	}
-	if p, err := c.Passive(t.Context()); err != nil || p != want {
+	if p, err := c.Passive(t.Context()); err != nil || cmp.Diff(want, p) != "" {
 		t.Errorf("%+v, %v", p, err)
 	}
 	if p, err := c.SetPassive(t.Context(), PassiveOrder{}); err != nil || p.Passive {
@@ -75,21 +80,26 @@ func TestPassiveRefused(t *testing.T) {
 	}
 }
 
-// TestPassiveCounts: what is not in the table is not counted, and what leaves is.
+// TestPassiveCounts: what is not in the table is not counted, what leaves is, and what
+// several virtual servers stand for once.
 func TestPassiveCounts(t *testing.T) {
+	mark := func(n uint32) ipvs.ServiceKey { return ipvs.ServiceKey{FWMark: n} }
+	shared := engine.Service{Key: mark(1), Destinations: []engine.Destination{{Kernel: 0, Active: 2, Inactive: 1}, {Kernel: -1, Active: 100}}}
+	source := engine.PassiveSource{Source: engine.PassiveByCommand, Who: "root"}
 	s := &engine.Snapshot{
+		Passive: &engine.Passive{On: true, Sources: []engine.PassiveSource{source}},
+		Edge:    &engine.Edge{Announced: 5},
 		VirtualServers: []engine.VirtualServer{
-			{Services: []engine.Service{
-				{Destinations: []engine.Destination{{Kernel: 0, Active: 2, Inactive: 1}, {Kernel: -1, Active: 100}}},
-				{Destinations: []engine.Destination{{Kernel: -1}}},
-			}},
-			{Services: []engine.Service{{}}},
+			{Services: []engine.Service{shared, {Key: mark(2), Destinations: []engine.Destination{{Kernel: -1}}}}},
+			{Services: []engine.Service{shared, {Key: mark(3)}}},
 		},
-		Leaving: []engine.Service{{Destinations: []engine.Destination{{Kernel: 1, Inactive: 4}}}},
+		Leaving: []engine.Service{{Key: mark(4), Destinations: []engine.Destination{{Kernel: 1, Inactive: 4}}}},
 	}
-	p := Passive{Services: 9, Connections: 9}
-	p.Count(s)
-	if d := cmp.Diff(Passive{VirtualServers: 2, Services: 2, Connections: 7}, p); d != "" {
+	want := Passive{Passive: true, Sources: []engine.PassiveSource{source}, Delay: time.Second, VirtualServers: 2, Addresses: 5, Services: 2, Connections: 7}
+	if d := cmp.Diff(want, PassiveOf(s, time.Second)); d != "" {
+		t.Error(d)
+	}
+	if d := cmp.Diff(Passive{Sources: []engine.PassiveSource{}}, PassiveOf(&engine.Snapshot{}, 0)); d != "" {
 		t.Error(d)
 	}
 }

@@ -100,6 +100,21 @@ func askDaemon(ctx context.Context, in *doctor.Input) (pid int) {
 	if !s.Reload.OK && !s.Reload.At.IsZero() {
 		d.ReloadError = s.Reload.Error
 	}
+	if p := s.Passive; p != nil && p.On {
+		for _, by := range p.Sources {
+			if d.Passive != "" {
+				d.Passive += ", and "
+			}
+			if d.Passive += "by " + by.Who; by.Why != "" {
+				d.Passive += ": " + by.Why
+			}
+		}
+	}
+	if s.Edge != nil {
+		for _, f := range s.Edge.Failures {
+			d.Failures = append(d.Failures, f.Feature+": "+f.Reason)
+		}
+	}
 	for i := range s.VirtualServers {
 		if vs := &s.VirtualServers[i]; !vs.QuorumUp {
 			if d.NoQuorum == nil {

@@ -44,6 +44,7 @@ func Write(w io.Writer, r Reading, p *Process) error {
 	e.measured(s)
 	e.told(r.Told)
 	e.drained(s)
+	e.around(s)
 	e.virtual(s)
 	if r.Detail == config.MetricsServer {
 		e.real(s)
@@ -168,6 +169,7 @@ func moving(s *engine.Service) bool {
 var states = []engine.State{
 	engine.StateUp, engine.StateDown, engine.StateUnverified, engine.StateMaintenance,
 	engine.StateWithdrawn, engine.StateHeld, engine.StateKept, engine.StateDamped,
+	engine.StatePassive,
 }
 
 // counted says whether a state is told of even without a server in it.
@@ -177,7 +179,7 @@ func counted(vs *engine.VirtualServer, s engine.State) bool {
 		return vs.Sorry != nil
 	case engine.StateKept:
 		return vs.MinAlive > 0
-	case engine.StateHeld, engine.StateDamped:
+	case engine.StateHeld, engine.StateDamped, engine.StatePassive:
 		return false
 	}
 	return true
