@@ -145,6 +145,7 @@ var aroundCases = []example{
 	{"a firewall", web, both(guarded, func(in *Input) {
 		in.Facts.Chains = append(in.Facts.Chains, host.Chain{Family: "inet", Table: "filter", Name: "input", Hook: "input", Drop: true})
 	}), "nft_input", Note, "inet filter input (priority 0)", nil},
+	{"our own chain", web, both(guarded, func(in *Input) { in.Facts.Chains[0].Drop = true }), "nft_input", OK, "", nil},
 	{"a firewall that lets all in", web, guarded, "nft_input", OK, "", nil},
 
 	{"another's marks", direct, both(through, policy(host.Rule{Priority: 500, Mark: full, Mask: everyMark, Table: 9})), "marks", Warn, `"500: fwmark 0x53000005 lookup 9" is about the same marks (check_via: 0x53000000 to 0x5300ffff)`, nil},
@@ -185,6 +186,7 @@ var aroundCases = []example{
 	{"tunnels a byte too short", tunnel, onDevice("eth1", func(d *host.Device) { d.MTU = 1519 }), "tun_mtu", Note, "1499 without", nil},
 	{"tunnels on a narrow route", tunnel, both(onDevice("eth1", func(d *host.Device) { d.MTU = 9000 }), route("10.0.0.1", host.Route{Device: "eth1", MTU: 1400})), "tun_mtu", Note, "carries 1400 bytes, 1380 without", nil},
 	{"tunnels of wide clients", tunnel, both(onDevice("eth1", func(d *host.Device) { d.MTU = 1520 }), onDevice("eth0", func(d *host.Device) { d.MTU = 9000 })), "tun_mtu", Note, "packets of 9000 bytes do not fit", nil},
+	{"tunnels of an address on a dummy", tunnel, both(device(config.VIPAlways), onDevice("vip0", func(d *host.Device) { d.MTU = 9000 }), onDevice("eth1", func(d *host.Device) { d.MTU = 1520 })), "tun_mtu", OK, "packets of 1500 bytes fit", nil},
 	{"tunnels unseen", tunnel, route("10.0.0.1", host.Route{Unknown: "EIO"}), "tun_mtu", Note, "cannot be seen", nil},
 	{"IPv6 in a narrow tunnel", six, both(packed(config.Forwarding{}), route("fd00::1", host.Route{Device: "eth1", MTU: 1310})), "tun_mtu", Fail, "1270 without", nil},
 	{"cut packets", tunnel, set("net.ipv4.vs.pmtu_disc", "0"), "pmtu_disc", Note, "is 0", []string{"sysctl -w net.ipv4.vs.pmtu_disc=1"}},
@@ -220,6 +222,21 @@ func TestWhoUsesNothingHearsNothing(t *testing.T) {
 		if q := Ask(in.Config); q.Rules || q.Chains || len(q.Questions) > 0 {
 			t.Errorf("asked for %+v", q)
 		}
+	}
+}
+
+// TestOneRuleSpeaksOfAnAddress: what sluiced puts on a device by itself is not asked of
+// the operator besides, and a server of this machine has no device by which answers come.
+func TestOneRuleSpeaksOfAnAddress(t *testing.T) {
+	in := sound(parse(t, web))
+	both(device(config.VIPQuorum), quorumless, away)(&in)
+	if f := find(Examine(in), "virtual_address", Fail); f != nil {
+		t.Errorf("%+v", f)
+	}
+	in = sound(parse(t, direct))
+	both(through, route("192.0.2.21", host.Route{Local: true, Device: "lo"}))(&in)
+	if f := find(Examine(in), "accept_local", ""); f != nil {
+		t.Errorf("%+v", f)
 	}
 }
 

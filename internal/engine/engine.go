@@ -156,6 +156,9 @@ type Engine struct {
 	// as saved.
 	memory   recollection
 	operator json.RawMessage
+	// marks are those of the configuration marked, for saving.
+	marks    []state.Mark
+	marked   *config.Config
 	saving   saving
 	stopping stopping
 	// rehearsal: it is a copy that finds out what a reload would do, and nobody is told.

@@ -98,5 +98,8 @@ type Pool struct {
 	SorryServing bool         `json:"sorry_serving,omitempty"`  // the sorry server is in
 	Sorry        *SorryServer `json:"sorry_server,omitempty"`   // the last resort
 	Suspended    bool         `json:"suspended,omitempty"`      // it is not checked, its address is not on this host
+	Withheld     bool         `json:"withheld,omitempty"`       // nothing of it is to be in the table, this director is passive
+	Passive      *Passive     `json:"passive,omitempty"`        // who wants this director to be passive
+	VIP          *VIP         `json:"vip,omitempty"`            // what becomes of its addresses on this host
 	Hold         *Hold        `json:"departure_hold,omitempty"` // servers that a reload took away go on serving
 }

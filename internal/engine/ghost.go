@@ -226,6 +226,7 @@ func (e *Engine) release(now time.Time) {
 		}
 		delete(x.waiting, vs)
 		e.touched[vs] = true
+		e.redress(vs)
 		if v.lost {
 			v.lost = false
 			e.must(e.applier.Quorum(vs.Config.Key, framework.QuorumLost))

@@ -275,7 +275,7 @@ func (h *hold) view(vs *server, proven func(server int) bool) *Hold {
 	return v
 }
 
-// explain is situate with what holds and operators add to it.
+// explain is situate with what holds, operators and passive add to it.
 func (e *Engine) explain(vs *server, rs *framework.RealServer, sit *situation) (State, string) {
 	state, reason := situate(vs, rs, sit)
 	if h := vs.hold; h != nil && h.servers[rs.Config.Key] {
@@ -288,5 +288,9 @@ func (e *Engine) explain(vs *server, rs *framework.RealServer, sit *situation) (
 			state, reason = StateHeld, fmt.Sprintf("no longer configured, serves until those in its place pass a check, at most until %s", h.until.Format(time.TimeOnly))
 		}
 	}
-	return state, e.ordered(vs, rs, reason)
+	reason = e.ordered(vs, rs, reason)
+	if vs.withheld && (state == StateUp || state == StateKept || state == StateWithdrawn || state == StateHeld) {
+		return StatePassive, e.withheldReason()
+	}
+	return state, reason
 }

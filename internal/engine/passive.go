@@ -15,7 +15,7 @@ import (
 // Passive is whether this director withholds its services: it goes on checking, and
 // nothing is in its table.
 type Passive struct {
-	On bool `json:"on"`
+	On bool `json:"on"` // services are withheld
 	// Sources are who wants it so: any of them is enough.
 	Sources []PassiveSource `json:"sources"`
 }

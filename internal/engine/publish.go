@@ -2,11 +2,13 @@ package engine
 
 import (
 	"maps"
+	"net/netip"
 	"slices"
 	"time"
 
 	"github.com/sluice-lb/sluice/internal/apply"
 	"github.com/sluice-lb/sluice/internal/config"
+	"github.com/sluice-lb/sluice/internal/edge"
 	"github.com/sluice-lb/sluice/pkg/ipvs"
 )
 
@@ -25,6 +27,8 @@ type published struct {
 	// in the table.
 	orders []Order
 	places [][]place
+	// report is how the machine around the table was.
+	report edge.Report
 }
 
 // piece is one virtual server. Of what it points to readers use only what never
@@ -42,6 +46,8 @@ type piece struct {
 	views []*serviceView
 	sorry int64
 	hold  *hold
+	// addresses are behind vs.VIP.
+	addresses []netip.Addr
 	// tls: some of its checks see certificates.
 	tls bool
 }
@@ -80,8 +86,11 @@ func (e *Engine) publish(now time.Time) {
 	all := e.allTouched || first
 	p := &published{config: e.config, unsettled: e.applier.Unsettled(), head: Snapshot{
 		Version: e.opts.Version, Started: e.started, At: now, ConfigFile: e.opts.ConfigFile,
-		Generation: e.generation, Reload: e.reload, Applied: e.applied, Observe: e.opts.Observe, Kernel: e.kernel,
-	}}
+		Generation: e.generation, Reload: e.reload, Applied: e.applied, Observe: e.opts.Observe, Kernel: e.kernel, Edge: e.toldEdge(),
+	}, report: e.edge.report}
+	if e.passive.on {
+		p.head.Passive = e.passive.told()
+	}
 	if first {
 		e.claims()
 	}
@@ -223,6 +232,10 @@ func (e *Engine) piece(vs *server, unsettled map[ipvs.ServiceKey]bool, was *piec
 		Alive: vs.Sum(), QuorumUp: vs.QuorumUp(), Since: vs.since,
 		Suspended: vs.suspended, SorryServing: vs.sorryServes(),
 		MinAlive: vs.Floor(), AtFloor: vs.AtFloor(), FloorSince: vs.floorSince,
+		Withheld: vs.withheld, VIP: e.toldVIP(vs),
+	}
+	if p.vs.VIP != nil {
+		p.addresses = vs.vip.addresses
 	}
 	if vs.hold != nil {
 		h := *vs.hold

@@ -60,6 +60,7 @@ func (e *Engine) overview() (*Snapshot, *published) {
 			}
 		}
 		vs.Services = services[first:len(services):len(services)]
+		vs.VIP = piece.withMissing(&p.report)
 		vs.Counts = piece.counts()
 		vs.CertificateEnds = piece.certificateEnds()
 	}
@@ -73,7 +74,11 @@ func (e *Engine) snapshot() (*Snapshot, *published) {
 	s, p := e.overview()
 	for i := range s.VirtualServers {
 		// The loop, and whoever checks, need not wait for a reader of ten thousand.
-		e.opts.Pace.Step(func() { s.VirtualServers[i] = p.pieces.at(i).read(p.config, s.At) })
+		e.opts.Pace.Step(func() {
+			vs := p.pieces.at(i).read(p.config, s.At)
+			vs.VIP = s.VirtualServers[i].VIP
+			s.VirtualServers[i] = vs
+		})
 	}
 	return s, p
 }

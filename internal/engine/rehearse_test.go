@@ -423,15 +423,19 @@ func TestRehearsalKnowsEveryField(t *testing.T) {
 	}{
 		// Not copied: what is of other goroutines, of publishing and saving, of the stop, of
 		// the schedule, and what is worked out from the rest.
-		{reflect.TypeFor[Engine](), "opts log inbox config generation vss byKey uses applier values nextID runs hasty rules touched allTouched headTouched tableTouched moved owners moves notices decided local conn stuck flushed globalsDue globalsAt globalsErr syncing original orders ordersDue holds after written portions memory operator saving stopping rehearsal started reload applied kernel backoff retryAt tickAt connected reconcile tally measures published running logAll labels reader trials"},
-		{reflect.TypeFor[server](), "VirtualServer name since rs tasks shown marked place plain moveAt move suspended hold floorSince"},
+		{reflect.TypeFor[Engine](), "opts log inbox config generation vss byKey uses applier values nextID runs hasty rules touched allTouched headTouched tableTouched moved owners moves notices decided local conn stuck flushed globalsDue globalsAt globalsErr syncing original orders ordersDue holds passive edge after written portions memory operator marks marked saving stopping rehearsal started reload applied kernel backoff retryAt tickAt connected reconcile tally measures published running logAll labels reader trials"},
+		{reflect.TypeFor[server](), "VirtualServer name since rs tasks shown marked place plain moveAt move suspended hold floorSince withheld vip"},
+		{reflect.TypeFor[edging](), "on heard turn report nftables dirty waiting departing ended ghosts withdrawn reported"},
+		{reflect.TypeFor[vipState](), "addresses wish before gone lost stays"},
+		{reflect.TypeFor[ghost](), "vipState device guard mark mapped services"},
+		{reflect.TypeFor[passivity](), "on sources command"},
 		{reflect.TypeFor[hold](), "since until over servers file"},
 		{reflect.TypeFor[reconciling](), "due behind after at failed timeouts"},
 		{reflect.TypeFor[framework.VirtualServer](), "Config Servers tally quorumUp now moments failures"},
 		{reflect.TypeFor[framework.RealServer](), "Config Checkers more failedAs standing Trusted passing failing cold"},
 		{field(reflect.TypeFor[framework.RealServer](), "more").Elem(), "files dynamic order flaps rises place"},
-		{reflect.TypeFor[apply.Applier](), "conn log vss byKey owners mirror parked due more portion limits fin reportOnly drift repaired remembered operations observer"},
-		{field(reflect.TypeFor[apply.Applier](), "vss").Elem().Elem(), "vs facts ready order"},
+		{reflect.TypeFor[apply.Applier](), "conn log vss byKey owners away mirror parked due more portion limits fin staying moved follows reportOnly drift repaired remembered operations observer"},
+		{field(reflect.TypeFor[apply.Applier](), "vss").Elem().Elem(), "vs facts ready withheld order"},
 		{field(reflect.TypeFor[apply.Applier](), "mirror").Elem().Elem(), "service slots index live usable timeout atOnce serving"},
 		{field(reflect.TypeFor[apply.Applier](), "parked"), "drains services next known"},
 		{field(reflect.TypeFor[apply.Applier](), "due"), "urgent bulk held"},

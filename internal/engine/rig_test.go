@@ -106,6 +106,8 @@ type rig struct {
 	// connect and read are other connections than the table in memory itself.
 	connect func(context.Context) (apply.IPVS, error)
 	read    func(context.Context) (Reader, error)
+	// ground is the machine around the table, nil for none.
+	ground *ground
 }
 
 func (r *rig) Write(b []byte) (int, error) {
@@ -138,7 +140,7 @@ func (r *rig) start(cfg *config.Config) {
 	if read == nil {
 		read = func(context.Context) (Reader, error) { return r.table, nil }
 	}
-	r.e = New(Options{
+	opts := Options{
 		Log:  slog.New(r.events.Handler(slog.NewTextHandler(r, &slog.HandlerOptions{Level: slog.LevelInfo}))),
 		Dial: connect, Read: read,
 		Probe: func(_ *config.Config, c *config.Checker) (checker.Probe, error) {
@@ -151,7 +153,14 @@ func (r *rig) start(cfg *config.Config) {
 		},
 		Scheduler: sched, Files: r.files, Version: "test", ConfigFile: "test.conf",
 		Saved: r.state.load(r.T), Save: r.state.saver(), Draining: r.state.progress,
-	})
+	}
+	if r.ground != nil {
+		opts.Edge = r.ground.take
+	}
+	r.e = New(opts)
+	if r.ground != nil {
+		r.ground.e = r.e
+	}
 	r.e.Restore(r.orders)
 	ctx, cancel := context.WithCancelCause(r.Context())
 	sctx, scancel := context.WithCancel(r.Context())

@@ -65,7 +65,7 @@ func (e *Engine) setOperator(section json.RawMessage) {
 // the lists are made by who writes them, of what readers share with the loop.
 func (e *Engine) survives(now time.Time) *state.State {
 	p := e.published.Load()
-	s := &state.State{Version: state.Version, Saved: now, Generation: e.generation, Operator: e.operator, Lists: &state.Lists{
+	s := &state.State{Version: state.Version, Saved: now, Generation: e.generation, Operator: e.operator, Marks: e.savedMarks(), Lists: &state.Lists{
 		Services:       p.savedServices,
 		VirtualServers: p.savedQuorums,
 		Verdicts:       func(yield func(state.Verdict) bool) { p.savedVerdicts(now, yield) },

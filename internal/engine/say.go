@@ -17,6 +17,9 @@ func (x *Explanation) say(trouble string) string {
 		first = fmt.Sprintf("It should be in service with weight %d (%s), and the kernel's table does not have it so", rs.WeightWanted, rs.Reason)
 		then = cmp.Or(trouble, x.KernelError, "it is written within a moment; if not, the log says why")
 	}
+	if a := x.addresses(); a != "" && rs.State != StatePassive {
+		then = strings.TrimPrefix(then+"; "+a, "; ")
+	}
 	if x.Observe {
 		then = strings.TrimPrefix(then+"; in observe mode nothing of it is written to the kernel", "; ")
 	}
@@ -47,6 +50,8 @@ func (x *Explanation) why(rs *RealServer) (first, then string) {
 		return "It is in service and no longer configured (departure_hold)", x.held()
 	case StateKept:
 		return "It is in service though " + x.failure(rs.Reason) + ": min_alive keeps it, since fewer than " + fmt.Sprint(x.Pool.MinAlive) + " others are good", x.back("it needs no keeping")
+	case StatePassive:
+		return "It is out" + since + ", " + rs.Reason, x.active()
 	case StateDamped:
 		return "It is out" + since + " though " + strings.TrimSuffix(rs.Reason, "."),
 			"it comes back in " + span(rs.HeldUntil.Sub(x.At)) + " if its checks go on passing"
@@ -65,6 +70,39 @@ func (x *Explanation) why(rs *RealServer) (first, then string) {
 		then = strings.TrimPrefix(then+"; "+f, "; ")
 	}
 	return first, then
+}
+
+// active says how a director becomes active again.
+func (x *Explanation) active() string {
+	p := x.Pool.Passive
+	if p == nil {
+		return "it comes back within a moment"
+	}
+	var ends []string
+	for i := range p.Sources {
+		switch s := &p.Sources[i]; s.Source {
+		case PassiveByCommand:
+			ends = append(ends, "sluice passive off")
+		case PassiveByFile:
+			ends = append(ends, s.Who+" is 0")
+		default:
+			ends = append(ends, "the configuration says passive off")
+		}
+	}
+	return "it comes back, if its checks pass, after " + strings.Join(ends, ", and when ")
+}
+
+// addresses says what is wrong with those of its virtual server, "" for nothing.
+func (x *Explanation) addresses() string {
+	switch v := x.Pool.VIP; {
+	case v == nil:
+		return ""
+	case !v.Announced:
+		return fmt.Sprintf("the address of its virtual server is not announced on %s: %s", v.Device, v.Why)
+	case len(v.Missing) > 0:
+		return fmt.Sprintf("%d of the %d addresses of its virtual server are not on %s: %s, %s", len(v.Missing), v.Addresses, v.Device, v.Missing[0].Address, v.Missing[0].Reason)
+	}
+	return ""
 }
 
 // failure names the checks that keep it down; reason is the one that took it down.

@@ -41,7 +41,7 @@ const packed = 16
 // stateCode is a State in one byte.
 type stateCode uint8
 
-var stateCodes = [...]State{"", StateUp, StateDown, StateUnverified, StateMaintenance, StateWithdrawn, StateHeld, StateKept, StateDamped}
+var stateCodes = [...]State{"", StateUp, StateDown, StateUnverified, StateMaintenance, StateWithdrawn, StateHeld, StateKept, StateDamped, StatePassive}
 
 // Counts are numbers of real servers by their states.
 type Counts [len(stateCodes)]int

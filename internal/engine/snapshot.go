@@ -37,6 +37,10 @@ type Snapshot struct {
 	Leaving []Service `json:"leaving,omitempty"`
 	// Overrides are what operators asked for by command, in the order of time.
 	Overrides []Override `json:"overrides,omitempty"`
+	// Passive is set while this director withholds its services.
+	Passive *Passive `json:"passive,omitempty"`
+	// Edge is what goes with the services on the machine, nil without anything.
+	Edge *Edge `json:"edge,omitempty"`
 	// MissingCapabilities are those that the configuration needs and the process lacks,
 	// each with what it is needed for.
 	MissingCapabilities []string `json:"missing_capabilities,omitempty"`
@@ -107,6 +111,10 @@ type VirtualServer struct {
 	MinAlive   int       `json:"min_alive,omitempty"`
 	AtFloor    bool      `json:"at_floor,omitempty"`
 	FloorSince time.Time `json:"floor_since,omitzero"` // when it came to it
+	// Withheld: this director is passive, and nothing of it is to be in the table.
+	Withheld bool `json:"withheld,omitempty"`
+	// VIP is what becomes of its addresses on this host, nil without vip_device.
+	VIP *VIP `json:"vip,omitempty"`
 	// SorryServing: the sorry server is in, the real servers are out.
 	SorryServing bool `json:"sorry_serving"`
 	// Hold is set while servers that a reload took away go on serving.
@@ -149,6 +157,8 @@ const (
 	StateHeld State = "held"
 	// StateKept: its checks failed and min_alive keeps it in service.
 	StateKept State = "kept"
+	// StatePassive: it would serve, but this director is passive.
+	StatePassive State = "passive"
 	// StateDamped: its checks pass, but it flapped and is held back for a while.
 	StateDamped State = "damped"
 )

@@ -83,4 +83,5 @@ var statesWeight = map[State]func(*RealServer) string{
 	StateUnverified: func(*RealServer) string { return "out until its first good check" },
 	StateWithdrawn:  func(*RealServer) string { return "out while the sorry server serves" },
 	StateDamped:     func(*RealServer) string { return "out while flap_damping holds it back" },
+	StatePassive:    func(*RealServer) string { return "out while this director is passive" },
 }

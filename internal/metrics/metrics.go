@@ -168,8 +168,7 @@ func moving(s *engine.Service) bool {
 // states are what real servers are counted by, in this order.
 var states = []engine.State{
 	engine.StateUp, engine.StateDown, engine.StateUnverified, engine.StateMaintenance,
-	engine.StateWithdrawn, engine.StateHeld, engine.StateKept, engine.StateDamped,
-	engine.StatePassive,
+	engine.StateWithdrawn, engine.StateHeld, engine.StateKept, engine.StateDamped, engine.StatePassive,
 }
 
 // counted says whether a state is told of even without a server in it.

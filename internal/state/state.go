@@ -24,6 +24,8 @@ type State struct {
 	// VirtualServers are the quorums.
 	VirtualServers []VirtualServer `json:"virtual_servers,omitempty"`
 	Verdicts       []Verdict       `json:"verdicts,omitempty"`
+	// Marks are the firewall marks of the configuration.
+	Marks []Mark `json:"marks,omitempty"`
 	// Operator is the part of the commands that operators gave.
 	Operator json.RawMessage `json:"operator,omitempty"`
 	// Lists make more of the lists above; nil for no more.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -192,6 +193,12 @@ func (s *State) Write(w io.Writer) error {
 		o.put("}")
 	})
 	list(o, 1, s.verdicts(), func() { o.key(1, false, "verdicts") }, o.verdict)
+	list(o, 1, slices.Values(s.Marks), func() { o.key(1, false, "marks") }, func(m Mark) {
+		// The whole object is indented for it, as it is nested in one.
+		b, err := json.MarshalIndent(m, "  ", " ")
+		o.fail(err)
+		o.put(string(b))
+	})
 	if len(s.Operator) > 0 {
 		// The whole object is indented for it, as it is nested in one.
 		b, err := json.MarshalIndent(s.Operator, " ", " ")

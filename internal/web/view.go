@@ -16,17 +16,17 @@ import (
 var (
 	stateOrder = []string{
 		string(engine.StateUp), string(engine.StateDown), string(engine.StateKept), string(engine.StateDamped), string(engine.StateUnverified),
-		string(engine.StateWithdrawn), string(engine.StateMaintenance), stateDraining, string(engine.StateHeld), stateSorry, stateForeign,
+		string(engine.StateWithdrawn), string(engine.StateMaintenance), stateDraining, string(engine.StateHeld), string(engine.StatePassive), stateSorry, stateForeign,
 	}
 	words = map[string]string{
 		string(engine.StateUp): "up", string(engine.StateDown): "down", string(engine.StateKept): "kept", string(engine.StateDamped): "damped",
 		string(engine.StateUnverified): "unverified", string(engine.StateWithdrawn): "withdrawn", string(engine.StateMaintenance): "maintenance",
-		stateDraining: "draining", string(engine.StateHeld): "held", stateSorry: "sorry", stateForeign: "foreign",
+		stateDraining: "draining", string(engine.StateHeld): "held", string(engine.StatePassive): "passive", stateSorry: "sorry", stateForeign: "foreign",
 	}
 	symbols = map[string]string{
 		string(engine.StateUp): "✓", string(engine.StateDown): "✕", string(engine.StateKept): "‼", string(engine.StateDamped): "≈",
 		string(engine.StateUnverified): "?", string(engine.StateWithdrawn): "○", string(engine.StateMaintenance): "‖",
-		stateDraining: "↓", string(engine.StateHeld): "◷", stateSorry: "☂", stateForeign: "≠",
+		stateDraining: "↓", string(engine.StateHeld): "◷", string(engine.StatePassive): "◌", stateSorry: "☂", stateForeign: "≠",
 	}
 )
 

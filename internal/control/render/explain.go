@@ -270,6 +270,7 @@ func (p *printer) situation(x *engine.Explanation) {
 		if q.Suspended {
 			p.line("  %s: its address is not on this host, nothing is checked (ha_suspend)", p.color(odd, "SUSPENDED"))
 		}
+		p.vip(q.VIP)
 		p.hold(q.Hold)
 	}
 	if len(x.Orders) == 0 {

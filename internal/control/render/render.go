@@ -204,6 +204,7 @@ func (p *printer) head(s *engine.Snapshot) {
 	default:
 		p.line("kernel: %s for %s: %s", p.color(bad, "NOT OK"), p.ago(s.Kernel.Since), clean(s.Kernel.Error))
 	}
+	p.edge(s)
 	for _, m := range s.MissingCapabilities {
 		p.line("%s %s", p.color(bad, "missing"), clean(m))
 	}

@@ -40,6 +40,7 @@ func (p *printer) virtualServer(vs *engine.VirtualServer, observe bool) {
 	if vs.Suspended {
 		p.line("  %s: its address is not on this host, nothing is checked (ha_suspend)", p.color(odd, "SUSPENDED"))
 	}
+	p.vip(vs.VIP)
 	p.hold(vs.Hold)
 	if vs.AtFloor {
 		p.line("  %s for %s: real servers whose checks fail are kept in service, so that %d serve (min_alive)", p.color(bad, "AT ITS FLOOR"), p.ago(vs.FloorSince), vs.MinAlive)
@@ -95,7 +96,7 @@ func (p *printer) rows(vs *engine.VirtualServer) []row {
 var stateColor = map[engine.State]string{
 	engine.StateUp: good, engine.StateDown: bad, engine.StateUnverified: odd,
 	engine.StateMaintenance: odd, engine.StateWithdrawn: odd, engine.StateHeld: odd,
-	engine.StateKept: bad, engine.StateDamped: odd,
+	engine.StateKept: bad, engine.StateDamped: odd, engine.StatePassive: odd,
 }
 
 // pace says how long a server is still held back, or starts slowly.

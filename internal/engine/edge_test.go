@@ -1,0 +1,552 @@
+package engine
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-lb/sluice/internal/checker"
+	"github.com/sluice-lb/sluice/internal/config"
+	"github.com/sluice-lb/sluice/internal/edge"
+	"github.com/sluice-lb/sluice/pkg/ipvs"
+)
+
+// ground is the machine around the table: it has the newest wishes, and reports at once
+// unless it is stuck.
+type ground struct {
+	mu     sync.Mutex
+	e      *Engine
+	stuck  bool
+	turn   uint64
+	wishes map[config.VSKey]*edge.Wish
+	calls  int
+	// gone is when each address was last withdrawn.
+	gone map[netip.Addr]time.Time
+	nft  *config.NFTables
+}
+
+func (g *ground) take(w edge.Wishes) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.calls++
+	if w.Turn != g.turn+1 {
+		panic(fmt.Sprintf("turn %d after %d", w.Turn, g.turn))
+	}
+	before := g.announced()
+	g.turn, g.nft = w.Turn, w.NFTables
+	for k, wish := range w.Changed {
+		if g.wishes[k] = wish; wish == nil {
+			delete(g.wishes, k)
+		}
+	}
+	after := g.announced()
+	for a := range before {
+		if !after[a] {
+			g.gone[a] = time.Now()
+		}
+	}
+	if !g.stuck {
+		g.e.Edge(edge.Report{Turn: w.Turn, Announced: len(after)})
+	}
+}
+
+func (g *ground) announced() map[netip.Addr]bool {
+	on := map[netip.Addr]bool{}
+	for _, w := range g.wishes {
+		for _, a := range w.Addresses {
+			if w.Announce {
+				on[a] = true
+			}
+		}
+	}
+	return on
+}
+
+// report tells the engine of the last turn.
+func (g *ground) report() {
+	g.mu.Lock()
+	turn := g.turn
+	g.mu.Unlock()
+	g.e.Edge(edge.Report{Turn: turn})
+	synctest.Wait()
+}
+
+// said is the wish of the one virtual server, as "announce local 80/tcp".
+func (g *ground) said(k config.VSKey) string {
+	synctest.Wait()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	w := g.wishes[k]
+	if w == nil {
+		return "nothing"
+	}
+	var out []string
+	for word, on := range map[string]bool{"announce": w.Announce, "local": w.Local, "guard": w.Guard} {
+		if on {
+			out = append(out, word)
+		}
+	}
+	slices.Sort(out)
+	for _, s := range w.Services {
+		out = append(out, fmt.Sprintf("%d/%s", s.Port, s.Protocol))
+	}
+	for _, m := range w.Mapped {
+		out = append(out, fmt.Sprintf("%s=%d", m.Addr, w.Mark))
+	}
+	return strings.Join(out, " ")
+}
+
+// withVIP is a configuration with the address on a device.
+func withVIP(cfg *config.Config, follow config.VIPFollow) *config.Config {
+	cfg.Global.VIPDelay = time.Second
+	for _, vc := range cfg.VirtualServers {
+		vc.VIP = config.VIP{Device: "vip0", Follow: follow, Guard: true}
+	}
+	return cfg
+}
+
+func sorry(cfg *config.Config) *config.Config {
+	cfg.VirtualServers[0].Sorry = &config.SorryServer{Key: config.RSKey{AddrPort: netip.MustParseAddrPort(target(9))}, Forward: config.Forwarding{Method: config.NAT}}
+	return cfg
+}
+
+// edged runs a test with a machine around the table.
+func edged(t *testing.T, f func(r *rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.ground = &ground{wishes: map[config.VSKey]*edge.Wish{}, gone: map[netip.Addr]time.Time{}}
+		r.state.on = true
+		f(r)
+	})
+}
+
+func (r *rig) wish(want string) {
+	r.Helper()
+	if got := r.ground.said(vsKey); got != want {
+		r.Errorf("it wishes %q, want %q", got, want)
+	}
+}
+
+var vsKey = config.VSKey{Protocol: config.TCP, Addr: vip}
+
+// TestWishesOff: without any of it nobody is asked for anything.
+func TestWishesOff(t *testing.T) {
+	edged(t, func(r *rig) {
+		r.start(sorry(conf(1, 2)))
+		r.pass(time.Minute)
+		r.farm.set(1, checker.Failed, "refused")
+		r.farm.set(2, checker.Failed, "refused")
+		r.pass(time.Minute)
+		r.want("9:1")
+		r.passive(true)
+		r.passive(false)
+		r.reload(conf(1))
+		if err := r.e.Withdraw(r.Context()); err != nil {
+			r.Error(err)
+		}
+		r.stop(nil)
+		if r.ground.calls != 0 || r.e.Snapshot().Edge != nil || r.e.vss[0].vip != nil {
+			r.Errorf("%d calls", r.ground.calls)
+		}
+	})
+}
+
+func (r *rig) passive(on bool) PassiveChange {
+	r.Helper()
+	c, err := r.e.SetPassive(r.Context(), on, "anna", "new  kernel")
+	if err != nil {
+		r.Fatal(err)
+	}
+	return c
+}
+
+// TestAddressComesAfterTheTable: as long as there is no table, or the kernel refuses,
+// nothing is announced.
+func TestAddressComesAfterTheTable(t *testing.T) {
+	edged(t, func(r *rig) {
+		r.setDial(errPart)
+		r.table.Fail(func(op ipvs.Op) error {
+			if op.Kind == ipvs.OpAddService {
+				return ipvs.NewError(op, 12)
+			}
+			return nil
+		})
+		r.start(withVIP(conf(1), config.VIPAlways))
+		r.pass(time.Minute)
+		r.wish("nothing")
+		r.setDial(nil)
+		r.pass(time.Minute)
+		r.wish("guard")
+		if v := r.e.Snapshot().VirtualServers[0].VIP; v == nil || v.Announced || v.Why != "its services are not in the table yet" {
+			r.Errorf("status says %+v", v)
+		}
+		r.table.Fail(nil)
+		r.pass(time.Minute)
+		r.wish("announce guard local 80/tcp")
+		if v := r.e.Snapshot().VirtualServers[0].VIP; v == nil || !v.Announced || v.Device != "vip0" || v.Addresses != 1 || v.Follow != "always" {
+			r.Errorf("status says %+v", v)
+		}
+		r.stop(nil)
+		r.wish("nothing")
+	})
+}
+
+// failing takes both servers of a pool down.
+func (r *rig) failing() {
+	r.farm.set(1, checker.Failed, "refused")
+	r.farm.set(2, checker.Failed, "refused")
+}
+
+// TestLostQuorum: the address goes at once, failures are written at once, and the
+// sorry server comes vip_delay after the address was reported gone.
+func TestLostQuorum(t *testing.T) {
+	edged(t, func(r *rig) {
+		cfg := withVIP(sorry(conf(1, 2)), config.VIPQuorum)
+		cfg.VirtualServers[0].Quorum = 2
+		r.start(cfg)
+		r.pass(time.Minute)
+		r.wish("announce guard local 80/tcp")
+		r.ground.stuck = true
+		r.farm.set(1, checker.Failed, "refused")
+		for r.ground.said(vsKey) != "guard local 80/tcp" {
+			r.pass(50 * time.Millisecond)
+		}
+		r.want("2:1")
+		if s := r.e.Snapshot().VirtualServers[0]; s.SorryServing || s.QuorumUp || s.VIP.Announced || !strings.Contains(s.VIP.Why, "the quorum is lost (weight 1 alive, 2 needed") {
+			r.Errorf("status says %+v, %+v", s, s.VIP)
+		}
+		if x, err := r.e.Explain(r.Context(), "192.0.2.1", target(2)); err != nil || !strings.Contains(x.Summary, "not announced on vip0: the quorum is lost") {
+			r.Errorf("explained by %v, %v", x, err)
+		}
+		r.pass(2 * time.Second)
+		r.want("2:1")
+		r.ground.report()
+		r.pass(990 * time.Millisecond)
+		r.want("2:1")
+		r.pass(20 * time.Millisecond)
+		r.want("9:1")
+		if s := r.e.Snapshot().VirtualServers[0]; !s.SorryServing {
+			r.Error("status knows nothing of the sorry server")
+		}
+		// It comes back: the table first, then the address.
+		r.farm.set(1, checker.OK, "ok")
+		r.pass(11 * time.Second)
+		r.want("1:1 2:1")
+		r.wish("announce guard local 80/tcp")
+		r.ground.stuck = false
+		r.stop(nil)
+	})
+}
+
+// TestLostQuorumNeverReported: a machine whose addresses cannot be written keeps nobody
+// from serving for longer than that.
+func TestLostQuorumNeverReported(t *testing.T) {
+	edged(t, func(r *rig) {
+		r.start(withVIP(sorry(conf(1, 2)), config.VIPQuorum))
+		r.pass(time.Minute)
+		r.ground.stuck = true
+		r.failing()
+		for r.ground.said(vsKey) != "guard local 80/tcp" {
+			r.pass(50 * time.Millisecond)
+		}
+		r.pass(5900 * time.Millisecond)
+		r.want("")
+		r.pass(101 * time.Millisecond)
+		r.want("9:1")
+		r.stop(nil)
+	})
+}
+
+// TestQuorumRegainedMeanwhile: nothing was moved, and nothing has to be moved back.
+func TestQuorumRegainedMeanwhile(t *testing.T) {
+	edged(t, func(r *rig) {
+		cfg := withVIP(sorry(conf(1, 2)), config.VIPQuorum)
+		cfg.VirtualServers[0].Quorum = 2
+		cfg.Global.VIPDelay = 30 * time.Second
+		r.start(cfg)
+		r.pass(time.Minute)
+		r.farm.set(1, checker.Failed, "refused")
+		r.pass(11 * time.Second)
+		r.wish("guard local 80/tcp")
+		r.writes()
+		// A reload meanwhile changes nothing of that.
+		next := withVIP(sorry(conf(1, 2)), config.VIPQuorum)
+		next.VirtualServers[0].Quorum, next.Global.VIPDelay = 2, 30*time.Second
+		next.VirtualServers[0].Scheduler = "wrr"
+		r.reload(next)
+		r.want("2:1")
+		if n := r.writes(); n != 1 {
+			r.Errorf("%d operations for another scheduler", n)
+		}
+		r.farm.set(1, checker.OK, "ok")
+		r.pass(11 * time.Second)
+		r.wish("announce guard local 80/tcp")
+		r.want("1:1 2:1")
+		r.pass(time.Minute)
+		if n := r.writes(); n != 1 {
+			r.Errorf("%d operations for one server that is back", n)
+		}
+		r.stop(nil)
+	})
+}
+
+// TestAlwaysFollowsNoQuorum: the sorry server comes at once, as without an address.
+func TestAlwaysFollowsNoQuorum(t *testing.T) {
+	edged(t, func(r *rig) {
+		r.start(withVIP(sorry(conf(1, 2)), config.VIPAlways))
+		r.pass(time.Minute)
+		r.ground.stuck = true
+		r.failing()
+		r.pass(11 * time.Second)
+		r.want("9:1")
+		r.wish("announce guard local 80/tcp")
+		r.stop(nil)
+	})
+}
+
+// TestRemovedByReload: the address first, then vip_delay, then the drain; the reload
+// returns at once. The last connection ends what the address is taken in by.
+func TestRemovedByReload(t *testing.T) {
+	edged(t, func(r *rig) {
+		r.start(withVIP(conf(1, 2), config.VIPAlways))
+		r.pass(time.Minute)
+		r.connections(1, 3)
+		r.writes()
+		none := &config.Config{Global: config.Global{VIPDelay: time.Second, DrainInterval: time.Minute}}
+		begun := time.Now()
+		r.reload(none)
+		if took := time.Since(begun); took > 0 {
+			r.Errorf("the reload took %v", took)
+		}
+		r.wish("guard local 80/tcp")
+		r.want("1:1 2:1")
+		if s := r.e.Snapshot(); len(s.Leaving) != 1 || s.Leaving[0].Destinations[0].Wanted != 1 {
+			r.Errorf("status says %+v", s.Leaving)
+		}
+		r.pass(990 * time.Millisecond)
+		if n := r.writes(); n != 0 {
+			r.Errorf("%d operations before vip_delay", n)
+		}
+		r.pass(20 * time.Millisecond)
+		r.want("1:0")
+		r.wish("guard local")
+		r.connections(1, 0)
+		r.pass(time.Minute)
+		r.want("")
+		r.wish("nothing")
+		r.stop(nil)
+	})
+}
+
+// TestRemovedAndBack within vip_delay: it goes on as if nothing had been.
+func TestRemovedAndBack(t *testing.T) {
+	edged(t, func(r *rig) {
+		r.start(withVIP(conf(1, 2), config.VIPAlways))
+		r.pass(time.Minute)
+		r.writes()
+		r.reload(&config.Config{Global: config.Global{VIPDelay: time.Minute}})
+		r.pass(10 * time.Second)
+		r.reload(withVIP(conf(1, 2), config.VIPAlways))
+		r.wish("announce guard local 80/tcp")
+		r.pass(2 * time.Minute)
+		if n := r.writes(); n != 0 {
+			r.Errorf("%d operations", n)
+		}
+		r.want("1:1 2:1")
+		// While it drains, too.
+		r.connections(1, 1)
+		r.reload(&config.Config{Global: config.Global{VIPDelay: time.Second, DrainInterval: time.Minute}})
+		r.pass(2 * time.Second)
+		r.want("1:0")
+		r.reload(withVIP(conf(1), config.VIPAlways))
+		r.want("1:1")
+		r.wish("announce guard local 80/tcp")
+		if len(r.e.edge.ghosts) != 0 {
+			r.Errorf("ghosts are left: %v", r.e.edge.ghosts)
+		}
+		r.stop(nil)
+	})
+}
+
+// TestRemovedOfAGroup: a service that a group loses leaves as a virtual server does.
+func TestRemovedOfAGroup(t *testing.T) {
+	edged(t, func(r *rig) {
+		group := func(ports ...uint16) *config.Config {
+			cfg := withVIP(conf(1), config.VIPAlways)
+			vc := cfg.VirtualServers[0]
+			vc.Key, vc.Entries = config.VSKey{Group: "g"}, nil
+			for _, p := range ports {
+				vc.Entries = append(vc.Entries, config.Entry{Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(p)}), 80), Family: config.IPv4})
+			}
+			return cfg
+		}
+		r.start(group(1, 2))
+		r.pass(time.Minute)
+		r.writes()
+		r.reload(group(2))
+		lost := config.VSKey{Protocol: config.TCP, Addr: vip}
+		if got := r.ground.said(lost); got != "guard local 80/tcp" {
+			r.Errorf("what it lost wishes %q", got)
+		}
+		if got := r.ground.said(config.VSKey{Group: "g"}); got != "announce guard local 80/tcp" {
+			r.Errorf("the group wishes %q", got)
+		}
+		r.want("1:1")
+		r.pass(1100 * time.Millisecond)
+		r.want("")
+		if got := r.ground.said(lost); got != "nothing" {
+			r.Errorf("what it lost wishes %q", got)
+		}
+		r.stop(nil)
+		if len(r.ground.wishes) != 0 {
+			r.Errorf("wishes are left: %v", slices.Collect(maps.Keys(r.ground.wishes)))
+		}
+	})
+}
+
+// TestUDPIsLetInWhileItLeaves: nobody can tell a new datagram from an old one.
+func TestUDPIsLetInWhileItLeaves(t *testing.T) {
+	edged(t, func(r *rig) {
+		cfg := withVIP(with(conf(1, 2), func(vc *config.VirtualServer) {
+			vc.Protocol, vc.Key.Protocol, vc.UDPDrainTimeout = config.UDP, config.UDP, time.Minute
+		}), config.VIPAlways)
+		r.start(cfg)
+		r.pass(time.Minute)
+		k := key
+		k.Protocol = ipvs.UDP
+		if err := r.table.SetCounters(k, ipvs.DestinationKey{Addr: netip.MustParseAddr("10.0.0.1"), Port: 80}, ipvs.Counters{Inactive: 1}); err != nil {
+			r.Fatal(err)
+		}
+		r.reload(&config.Config{Global: config.Global{VIPDelay: time.Second, DrainInterval: time.Second}})
+		r.pass(10 * time.Second)
+		at := cfg.VirtualServers[0].Key
+		if got := r.ground.said(at); got != "guard local 80/udp" {
+			r.Errorf("it wishes %q", got)
+		}
+		r.pass(time.Minute)
+		if got := r.ground.said(at); got != "nothing" {
+			r.Errorf("it wishes %q", got)
+		}
+		r.stop(nil)
+	})
+}
+
+// TestMarksGoWithTheirServices.
+func TestMarksGoWithTheirServices(t *testing.T) {
+	edged(t, func(r *rig) {
+		cfg := conf(1)
+		cfg.VirtualServers[0].Mark = 1000
+		cfg.Global.NFTables = &config.NFTables{Table: "keepalived_ipvs"}
+		r.start(cfg)
+		r.wish("80/tcp 192.0.2.1:80=1000")
+		if r.ground.nft != cfg.Global.NFTables {
+			r.Error("nftables_ipvs is not told of")
+		}
+		r.reload(&config.Config{})
+		r.wish("nothing")
+		if r.ground.nft != nil {
+			r.Error("nftables_ipvs is told of")
+		}
+		r.stop(nil)
+	})
+}
+
+// TestWithdraw takes all addresses away and nothing else, and says when that is done.
+func TestWithdraw(t *testing.T) {
+	edged(t, func(r *rig) {
+		r.start(withVIP(conf(1, 2), config.VIPAlways))
+		r.pass(time.Minute)
+		r.writes()
+		r.ground.stuck = true
+		done := make(chan error, 1)
+		withdraw := func() { done <- r.e.Withdraw(r.Context()) }
+		go withdraw()
+		r.pass(2 * time.Second)
+		r.wish("guard local 80/tcp")
+		select {
+		case <-done:
+			r.Error("it is done before that is reported")
+		default:
+		}
+		r.ground.report()
+		if err := <-done; err != nil {
+			r.Error(err)
+		}
+		r.pass(time.Minute)
+		if n := r.writes(); n != 0 {
+			r.Errorf("%d operations", n)
+		}
+		r.stop(nil)
+		r.wish("nothing")
+	})
+	edged(t, func(r *rig) {
+		r.start(withVIP(conf(1, 2), config.VIPAlways))
+		r.pass(time.Minute)
+		r.ground.stuck = true
+		begun := time.Now()
+		if err := r.e.Withdraw(r.Context()); err == nil || time.Since(begun) != 5*time.Second {
+			r.Errorf("after %v: %v", time.Since(begun), err)
+		}
+		r.stop(nil)
+	})
+}
+
+// TestKeptAtTheEnd: on_stop keep, a handover and a crash change nothing around the table.
+func TestKeptAtTheEnd(t *testing.T) {
+	for name, end := range map[string]func(r *rig){
+		"keep": func(r *rig) { r.stop(nil) },
+		"handover": func(r *rig) {
+			if err := r.e.Handover(r.Context(), true); err != nil {
+				r.Error(err)
+			}
+			r.stop(nil)
+		},
+		"crash": func(r *rig) { r.crash() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			edged(t, func(r *rig) {
+				cfg := withVIP(conf(1, 2), config.VIPAlways)
+				if name == "keep" {
+					cfg.Global.OnStop = config.OnStopKeep
+				}
+				r.start(cfg)
+				r.pass(time.Minute)
+				calls := r.ground.calls
+				end(r)
+				r.wish("announce guard local 80/tcp")
+				if r.ground.calls != calls {
+					r.Error("it was asked for something")
+				}
+			})
+		})
+	}
+}
+
+// TestMissingAddressesAreTold, and what does not work.
+func TestMissingAddressesAreTold(t *testing.T) {
+	edged(t, func(r *rig) {
+		r.start(withVIP(conf(1, 2), config.VIPAlways))
+		r.pass(time.Minute)
+		at := time.Now()
+		r.e.Edge(edge.Report{Turn: 99, Repaired: 3, Missing: map[netip.Addr]string{vip.Addr(): "on eth0", netip.MustParseAddr("192.0.2.9"): "x"},
+			Failures: []edge.Failure{{Feature: "vip_guard", Reason: "no nf_tables", Since: at}}})
+		synctest.Wait()
+		for _, s := range []*Snapshot{r.e.Snapshot(), r.e.Overview(), r.e.Status(r.Context())} {
+			v := s.VirtualServers[0].VIP
+			if len(v.Missing) != 1 || v.Missing[0] != (MissingAddress{"192.0.2.1", "on eth0"}) || s.Edge.Repaired != 3 || len(s.Edge.Failures) != 1 || s.Edge.Failures[0] != (EdgeFailure{"vip_guard", "no nf_tables", at}) {
+				r.Errorf("told %+v, %+v", v, s.Edge)
+			}
+		}
+		if x, err := r.e.Explain(r.Context(), "192.0.2.1", target(1)); err != nil || !strings.Contains(x.Summary, "1 of the 1 addresses of its virtual server are not on vip0: 192.0.2.1, on eth0") {
+			r.Errorf("explained by %v, %v", x, err)
+		}
+		r.stop(nil)
+	})
+}
