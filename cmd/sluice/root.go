@@ -82,7 +82,7 @@ servers get, and checks configuration files and machines.`,
 		verbs []*cobra.Command
 	}{
 		{groupLook, []*cobra.Command{newStatus(a), newTop(a), newExplain(a), newTest(a), newEvents(a)}},
-		{groupOperate, []*cobra.Command{newDrain(a), newUndrain(a), newWeight(a), newDrains(a)}},
+		{groupOperate, []*cobra.Command{newDrain(a), newUndrain(a), newWeight(a), newDrains(a), newPassive(a)}},
 		{groupFile, []*cobra.Command{newCheck(a), newPlan(a), newReload(a), newDoctor(a), newGenhash(a)}},
 		{groupOther, []*cobra.Command{newHandover(a), newCompletion(a), newVersion(a)}},
 	} {

@@ -48,6 +48,7 @@ var jsonDocuments = []jsonDocument{
 	{"test", "sluice test", lines, engine.TrialLine{}, "POST /v1/test", ""},
 	{"events", "sluice events", lines, event.Event{}, "GET /v1/events", "The API answers with one object that has these in `events`, oldest first; beside them `start` (when the daemon was started), `last` (the number of the newest event there is) and `missed` (how many that were asked for are forgotten). docs/events.md says what each kind means."},
 	{"drains", "sluice drains, drain, undrain and weight", list, engine.Override{}, "GET /v1/overrides, POST /v1/operate", "drains lists what is in force; the others print the orders that they made or ended, and drain --wait how they stand at its end."},
+	{"passive", "sluice passive", object, control.Passive{}, "GET and POST /v1/passive", "With on or off it is how it is afterwards, with --wait at its end."},
 	{"plan", "sluice plan", object, engine.Plan{}, "GET and POST /v1/plan", ""},
 	{"reload", "sluice reload", object, engine.Reload{}, "POST /v1/reload", ""},
 	{"check", "sluice check, sluiced -t", list, diag.Finding{}, "", "An array for each file."},

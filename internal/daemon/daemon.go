@@ -243,6 +243,7 @@ func newDaemon(opts Options, cfg *config.Config, found diag.List) (*daemon, erro
 		c.Operate, c.Overrides = d.operate, d.engine.Overrides
 		c.Metrics, c.Pace = d.web.Metrics, d.pace
 		c.OfferExplain(d.engine.Explain)
+		c.OfferPassive(d.passive, d.setPassive)
 		c.OfferTest(d.engine.Test)
 		d.control = c
 		c.OfferPlan(d.plan)

@@ -70,7 +70,7 @@ func Doctor(ctx context.Context, opts DoctorOptions) (*doctor.Report, error) {
 		in.Facts.Blind("network namespace " + in.Namespace + " cannot be entered")
 		return doctor.Examine(in), nil
 	}
-	in.Timeouts, in.TimeoutsUnknown = timeoutsOf(ctx, in.Facts.Table.Present, where)
+	askTable(ctx, &in, where)
 	return doctor.Examine(in), nil
 }
 
@@ -99,6 +99,29 @@ func askDaemon(ctx context.Context, in *doctor.Input) (pid int) {
 	}
 	if !s.Reload.OK && !s.Reload.At.IsZero() {
 		d.ReloadError = s.Reload.Error
+	}
+	if p := s.Passive; p != nil && p.On {
+		for _, by := range p.Sources {
+			if d.Passive != "" {
+				d.Passive += ", and "
+			}
+			if d.Passive += "by " + by.Who; by.Why != "" {
+				d.Passive += ": " + by.Why
+			}
+		}
+	}
+	if s.Edge != nil {
+		for _, f := range s.Edge.Failures {
+			d.Failures = append(d.Failures, f.Feature+": "+f.Reason)
+		}
+	}
+	for i := range s.VirtualServers {
+		if vs := &s.VirtualServers[i]; !vs.QuorumUp {
+			if d.NoQuorum == nil {
+				d.NoQuorum = map[string]bool{}
+			}
+			d.NoQuorum[vs.Name] = true
+		}
 	}
 	in.Daemon = d
 	return pid
@@ -184,10 +207,28 @@ func same(in *doctor.Input, path string) string {
 	return ""
 }
 
-// timeoutsOf reads the kernel's connection timeouts, without loading its module.
-func timeoutsOf(ctx context.Context, present bool, path string) (*doctor.Timeouts, string) {
+// askTable reads the kernel's connection timeouts, and what of connection
+// synchronisation runs, without loading its module.
+func askTable(ctx context.Context, in *doctor.Input, path string) {
+	timeouts, halves, err := tableSettings(ctx, in.Facts.Table.Present, path)
+	if err != nil {
+		why := err.Error()
+		if errors.Is(err, fs.ErrPermission) {
+			why += "; run as root"
+		}
+		in.TimeoutsUnknown, in.SyncUnknown = why, why
+		return
+	}
+	is := doctor.Timeouts(timeouts)
+	in.Timeouts = &is
+	for _, h := range halves {
+		in.Sync = append(in.Sync, doctor.SyncHalf{State: h.State.String(), Interface: h.Interface, ID: h.SyncID})
+	}
+}
+
+func tableSettings(ctx context.Context, present bool, path string) (t ipvs.Timeouts, halves []ipvs.SyncDaemon, err error) {
 	if !present {
-		return nil, "ip_vs is not in the kernel"
+		return t, nil, errors.New("ip_vs is not in the kernel")
 	}
 	var opts []ipvs.Option
 	if path != "" {
@@ -195,16 +236,12 @@ func timeoutsOf(ctx context.Context, present bool, path string) (*doctor.Timeout
 	}
 	c, err := ipvs.Dial(opts...)
 	if err != nil {
-		return nil, err.Error()
+		return t, nil, err
 	}
 	defer c.Close()
-	t, err := c.Timeouts(ctx)
-	if err != nil {
-		if errors.Is(err, fs.ErrPermission) {
-			return nil, err.Error() + "; run as root"
-		}
-		return nil, err.Error()
+	if t, err = c.Timeouts(ctx); err != nil {
+		return t, nil, err
 	}
-	is := doctor.Timeouts(t)
-	return &is, ""
+	halves, err = c.SyncDaemons(ctx)
+	return t, halves, err
 }

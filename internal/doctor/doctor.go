@@ -96,6 +96,18 @@ type Daemon struct {
 	Observe    bool
 	// KernelError and ReloadError are "" where all is well.
 	KernelError, ReloadError string
+	// Passive is why it withholds its services, "" if it does not.
+	Passive string
+	// NoQuorum are the names of the virtual servers that have lost it.
+	NoQuorum map[string]bool
+	// Failures are the features around the table that do not work, with why.
+	Failures []string
+}
+
+// SyncHalf is one of the kernel's two threads of connection synchronisation.
+type SyncHalf struct {
+	State, Interface string // "master" or "backup"
+	ID               uint32
 }
 
 // Timeouts are the kernel's for connections, in seconds.
@@ -114,6 +126,12 @@ type Input struct {
 	// Timeouts is nil, with a reason, where the kernel could not be asked.
 	Timeouts        *Timeouts
 	TimeoutsUnknown string
+	// Sync is what of connection synchronisation runs, unless SyncUnknown says why that is
+	// not known.
+	Sync        []SyncHalf
+	SyncUnknown string
+	// GuardTable is the table that vip_guard has in nftables.
+	GuardTable string
 	// Version is this program's.
 	Version string
 	// Socket is the control socket's path and StateDir the daemon's folder.
@@ -168,7 +186,7 @@ func Examine(in Input) *Report {
 }
 
 // allRules are the rules in the order in which they are shown.
-var allRules = [][]rule{sluiceRules, moduleRules, ipvsRules, pathRules, addressRules, checkRules}
+var allRules = [][]rule{sluiceRules, moduleRules, ipvsRules, pathRules, addressRules, vipRules, checkRules, viaRules, syncRules}
 
 // few is how many examples a finding names.
 const few = 3

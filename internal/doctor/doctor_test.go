@@ -43,14 +43,14 @@ func parse(t *testing.T, text string) *config.Config {
 func sound(cfg *config.Config) Input {
 	f := &host.Facts{
 		Kernel: "6.1.0-57-amd64", Root: true,
-		Modules: host.Modules{Loaded: map[string]bool{"ip_vs": true, "ip_vs_wlc": true},
-			Builtin: map[string]bool{"ip_vs_mh": true}, OnDisk: map[string]bool{"ip_vs": true, "ip_vs_rr": true, "ip_vs_pe_sip": true}},
+		Modules: host.Modules{Loaded: map[string]bool{"ip_vs": true, "ip_vs_wlc": true, "nf_tables": true},
+			Builtin: map[string]bool{"ip_vs_mh": true}, OnDisk: map[string]bool{"ip_vs": true, "ip_vs_rr": true, "ip_vs_pe_sip": true, "nft_reject_inet": true, "ipip": true, "fou": true, "ip_gre": true}},
 		Table:    host.Table{Present: true, Size: 4096, Connections: 100},
 		Settings: map[string]host.Setting{},
 		Devices: []host.Device{
-			{Name: "eth0", Up: true, MTU: 1500, Addresses: []host.Address{
+			{Name: "eth0", Up: true, Multicast: true, MTU: 1500, Addresses: []host.Address{
 				{Prefix: netip.MustParsePrefix("192.0.2.2/24")}, {Prefix: netip.MustParsePrefix("192.0.2.10/32")}, {Prefix: netip.MustParsePrefix("2001:db8::10/128")}}},
-			{Name: "eth1", Up: true, MTU: 1500, Addresses: []host.Address{{Prefix: netip.MustParsePrefix("10.0.0.254/24")}}},
+			{Name: "eth1", Up: true, Multicast: true, MTU: 1500, Addresses: []host.Address{{Prefix: netip.MustParsePrefix("10.0.0.254/24")}}},
 			{Name: "lo", Up: true, Loopback: true, MTU: 65536, Addresses: []host.Address{{Prefix: netip.MustParsePrefix("127.0.0.1/8")}}},
 		},
 		Routes: map[netip.Addr]host.Route{
@@ -70,10 +70,10 @@ func sound(cfg *config.Config) Input {
 		"net.netfilter.nf_conntrack_count": "10", "net.netfilter.nf_conntrack_max": "262144", "net.ipv6.conf.all.disable_ipv6": "0",
 		"net.ipv4.vs.expire_nodest_conn": "1", "net.ipv4.vs.expire_quiescent_template": "1", "net.ipv4.vs.conntrack": "0",
 		"net.ipv4.vs.conn_reuse_mode": "3", "net.ipv4.vs.sloppy_tcp": "0", "net.ipv4.vs.drop_entry": "0", "net.ipv4.vs.drop_packet": "0",
-		"net.ipv4.vs.secure_tcp": "0", "net.ipv4.vs.snat_reroute": "1", "net.ipv4.vs.sync_version": "1", "net.ipv4.vs.sync_threshold": "3 50",
+		"net.ipv4.vs.secure_tcp": "0", "net.ipv4.vs.snat_reroute": "1", "net.ipv4.vs.pmtu_disc": "1", "net.ipv4.vs.sync_version": "1", "net.ipv4.vs.sync_threshold": "3 50",
 	}
 	for _, dev := range []string{"all", "eth0", "eth1", "lo"} {
-		for name, v := range map[string]string{"rp_filter": "0", "arp_ignore": "0", "arp_announce": "0", "send_redirects": "0", "forwarding": "1"} {
+		for name, v := range map[string]string{"rp_filter": "0", "arp_ignore": "0", "arp_announce": "0", "send_redirects": "0", "forwarding": "1", "accept_local": "1"} {
 			good["net.ipv4.conf."+dev+"."+name] = v
 		}
 	}
@@ -138,7 +138,9 @@ type example struct {
 }
 
 // cases: what is done to the sound machine, and what a rule then finds.
-var cases = []example{
+var cases = slices.Concat(tableCases, aroundCases)
+
+var tableCases = []example{
 	{"no daemon", web, stopped, "daemon", Note, "does not run", nil},
 	{"observing", web, func(in *Input) { in.Daemon.Observe = true }, "daemon", Note, "observe mode", nil},
 	{"a daemon that is not for us", web, both(stopped, func(in *Input) { in.DaemonUnknown = "permission denied" }), "daemon", Unknown, "permission denied", nil},
@@ -232,7 +234,6 @@ var cases = []example{
 	{"connections nearly too many", web, set("net.netfilter.nf_conntrack_count", "220000"), "nf_conntrack_table", Warn, "220000 of 262144", []string{"sysctl -w net.netfilter.nf_conntrack_max=524288"}},
 	{"connections too many", web, set("net.netfilter.nf_conntrack_count", "262144"), "nf_conntrack_table", Fail, "262144 of 262144", []string{"sysctl -w net.netfilter.nf_conntrack_max=524288"}},
 	{"no connection tracking", "global_defs {\n ipvs_conntrack\n}\n" + web, func(in *Input) { in.Facts.Settings["net.netfilter.nf_conntrack_max"] = host.Setting{Absent: true} }, "nf_conntrack", Warn, "not in the kernel", []string{"modprobe nf_conntrack"}},
-	{"tunnels", tunnel, nil, "tun_mtu", Note, "eth1 has an MTU of 1500", nil},
 
 	{"no address", web, away, "virtual_address", Fail, "192.0.2.10 is not on this machine", []string{"ip addr add 192.0.2.10/32 dev eth0"}},
 	{"no address, VRRP", web, both(away, writer("keepalived", "-P")), "virtual_address", Note, "may keep it", nil},
@@ -419,6 +420,7 @@ func TestNamespaces(t *testing.T) {
 var commands = []*regexp.Regexp{
 	regexp.MustCompile(`^sysctl -w (net[./][a-zA-Z0-9_./-]+)=('[0-9]+ [0-9]+'|[0-9]+)$`),
 	regexp.MustCompile(`^ip addr (add|del) [0-9a-f.:]+/[0-9]+ dev [a-z0-9.@-]+$`),
+	regexp.MustCompile(`^ip link set dev [a-z0-9.@-]+ (up|multicast on)$`),
 	regexp.MustCompile(`^modprobe [a-z_]+$`),
 	regexp.MustCompile(`^(sluice handover|ipvsadm --set \d+ \d+ \d+|prlimit --pid \d+ --nofile=\d+:\d+|chown \d+ /\S+|chmod o= /\S+)$`),
 }

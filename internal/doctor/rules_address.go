@@ -159,6 +159,7 @@ func virtualAddress(x *exam) []Finding {
 			unusable = append(unusable, a)
 		case !slices.ContainsFunc(x.use.owners[a], func(vs *config.VirtualServer) bool { return !vs.HASuspend }):
 			suspended = append(suspended, a)
+		case x.use.isBound(a): // vip_address says where it is
 		case x.Facts.Routes[bare(a)].Unknown != "":
 			// A local route may have it.
 			unsure = fmt.Sprintf("%s is on no device, and its route cannot be asked for: %s", a, x.Facts.Routes[bare(a)].Unknown)

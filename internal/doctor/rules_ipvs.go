@@ -56,11 +56,11 @@ var ipvsRules = []rule{
 		find: reuse,
 	},
 	{
-		id: "sloppy_tcp", group: groupIPVS, title: "a connection begins with a SYN", when: "there is a TCP service or a mark",
-		why: "With sloppy_tcp any packet of an unknown connection is scheduled, as after a failover without connection synchronisation. " +
-			"A connection that the kernel has forgotten is so sent to another server, which resets it.",
+		id: "sloppy_tcp", group: groupIPVS, title: "a connection begins with a SYN, or goes on at any director", when: "there is a TCP service or a mark",
+		why: "With sloppy_tcp any packet of an unknown connection is scheduled. A connection that the kernel has forgotten is so sent to another server, which resets it. " +
+			"Where several directors share an address (vip_follow quorum) and choose by the same hash (mh), it is what lets a connection go on that the routers have moved to another director.",
 		sysctl: "net.ipv4.vs.sloppy_tcp", value: "0",
-		find: func(x *exam) []Finding { return x.is(x.use.which(connected), Note, "0") },
+		find: sloppy,
 	},
 	{
 		id: "drop_entry", group: groupIPVS, title: "the kernel drops no connections by chance", when: "there is a virtual server",
@@ -85,6 +85,12 @@ var ipvsRules = []rule{
 		why:    "With 0 an answer leaves by the route that fits the real server's address. With more than one way out, or policy routing by source address, it takes the wrong one.",
 		sysctl: "net.ipv4.vs.snat_reroute", value: "1",
 		find: func(x *exam) []Finding { return x.is(x.use.remoteNAT(config.IPv4), Note, "1") },
+	},
+	{
+		id: "pmtu_disc", group: groupIPVS, title: "packets that a tunnel makes too long are told to their senders", when: "a server is reached by TUN",
+		why:    "With 0 the kernel cuts packets in two that are too long for the tunnel: each full packet becomes two, which costs throughput, and firewalls and some networks drop the second half. It helps where clients never hear that their packets are too long.",
+		sysctl: "net.ipv4.vs.pmtu_disc", value: "1",
+		find: func(x *exam) []Finding { return x.is(x.use.with(config.TUN), Note, "1") },
 	},
 	{
 		id: "sync_version", group: groupIPVS, title: "connection synchronisation speaks version 1", when: "lvs_sync_daemon is configured",
@@ -125,6 +131,31 @@ func (x *exam) managed(manages bool, concerned []string) []Finding {
 	}
 	f.Do = "sluiced sets it at its start (manage_sysctls): somebody has set it back since, or its log says why it could not."
 	return found
+}
+
+// hashed says whether other directors choose the same server for a connection.
+func hashed(vs *config.VirtualServer) bool {
+	return vs.Scheduler == "mh" && vs.VIP.Device != "" && vs.VIP.Follow == config.VIPQuorum && connected(vs)
+}
+
+func sloppy(x *exam) []Finding {
+	shared := x.use.which(hashed)
+	others := x.use.which(func(vs *config.VirtualServer) bool { return connected(vs) && !hashed(vs) })
+	if len(shared) == 0 {
+		return x.is(others, Note, "0")
+	}
+	value, done := x.setting(x.now.sysctl)
+	switch {
+	case done != nil:
+		return done
+	case value == "0":
+		f := Finding{Status: Note, Found: x.now.sysctl + " is 0, and several directors may share a virtual address", Wanted: "1, unless lvs_sync_daemon tells each of the others' connections",
+			Why: "When the routers move a connection to another director, that one does not know it and drops its packets, though its hash names the same server."}
+		return []Finding{f.mended(x.now.sysctl, "1").about(shared)}
+	case len(others) > 0:
+		return []Finding{Finding{Status: Note, Found: x.now.sysctl + " is " + value + ": right for virtual servers that directors share, but these do not choose by hash", Wanted: "mh for all, or 0"}.about(others)}
+	}
+	return ok("%s is %s", x.now.sysctl, value)
 }
 
 // mode judges one of the defences against floods: 0 is off, one more value is a note.

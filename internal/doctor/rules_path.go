@@ -90,16 +90,10 @@ var pathRules = []rule{
 	},
 	{
 		id: "tun_mtu", group: groupPath, title: "tunnelled packets fit", when: "a server is reached by TUN",
-		why: "A tunnel adds 20 bytes and more (ipip 20, gre 24, gue 28; IPv6 40 and more). Where the path to the real server has the clients' MTU, " +
-			"full packets do not fit: the kernel asks the client for smaller ones by ICMP, and uploads hang where a firewall drops that.",
-		help: "Raise the MTU between here and the real servers, or clamp the MSS on the real servers' tunnel devices; let ICMP type 3 code 4 through.",
-		find: func(x *exam) []Finding {
-			concerned := x.use.with(config.TUN)
-			if len(concerned) == 0 {
-				return nil
-			}
-			return []Finding{Finding{Status: Note, Found: x.tunnelMTU(), Do: x.now.help}.about(concerned)}
-		},
+		why: "A tunnel adds 20 bytes and more (ipip 20, gre 24 or 28, gue 32 or 40; to an IPv6 server 20 more). Where the way to the real server carries no more than the clients' packets are long, " +
+			"full ones do not fit: the kernel asks the client for smaller ones by ICMP, and uploads hang where a firewall drops that.",
+		help: "Raise the MTU between here and the real servers (ip link set dev DEVICE mtu N, on all that is between), or have the real servers announce a smaller MSS (ip route change default via GATEWAY advmss N); let ICMP type 3 code 4 and ICMPv6 type 2 through.",
+		find: tunnelMTU,
 	},
 }
 
@@ -281,20 +275,4 @@ func tracked(x *exam) []Finding {
 		f.Status = Fail
 	}
 	return []Finding{f.mended(x.now.sysctl, strconv.FormatUint(2*m, 10)).about(x.use.every())}
-}
-
-// tunnelMTU says how large packets to tunnelled servers may be.
-func (x *exam) tunnelMTU() string {
-	var parts []string
-	for _, dev := range x.reachedBy(config.TUN) {
-		for _, d := range x.Facts.Devices {
-			if d.Name == dev {
-				parts = append(parts, fmt.Sprintf("%s has an MTU of %d", dev, d.MTU))
-			}
-		}
-	}
-	if parts == nil {
-		return "the path's MTU cannot be seen from here"
-	}
-	return some(parts) + "; the path's own cannot be seen from here"
 }

@@ -3,6 +3,7 @@ package doctor
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/sluice-lb/sluice/internal/config"
@@ -17,6 +18,9 @@ type use struct {
 	// addresses are the virtual addresses in the order of the file, with who has them.
 	addresses []netip.Addr
 	owners    map[netip.Addr][]*config.VirtualServer
+	// bound are the addresses that go on a device, boundAt where each is among them.
+	bound   []bound
+	boundAt map[netip.Addr]int
 	// checks is how many checkers there are; kinds counts them.
 	checks int
 	kinds  map[config.CheckerKind]int
@@ -34,6 +38,8 @@ type server struct {
 	fwd   config.Forwarding
 	label string
 	sorry bool
+	// via: it is checked through the data path.
+	via   bool
 	route host.Route
 }
 
@@ -57,7 +63,7 @@ func labelled(name, label string) string {
 
 // useOf reads a configuration, nil for none.
 func useOf(cfg *config.Config, f *host.Facts) *use {
-	u := &use{owners: map[netip.Addr][]*config.VirtualServer{}, kinds: map[config.CheckerKind]int{},
+	u := &use{owners: map[netip.Addr][]*config.VirtualServer{}, boundAt: map[netip.Addr]int{}, kinds: map[config.CheckerKind]int{},
 		pace: map[netip.AddrPort]float64{}, scripts: map[string]bool{}}
 	if cfg == nil {
 		return u
@@ -74,13 +80,14 @@ func useOf(cfg *config.Config, f *host.Facts) *use {
 			}
 			u.owners[a] = append(u.owners[a], vs)
 		}
+		u.bind(vs)
 		if s := vs.Sorry; s != nil {
 			u.add(server{vs: vs, addr: s.Key.AddrPort, fwd: s.Forward, sorry: true}, f)
 		}
 		u.script(vs.QuorumUp)
 		u.script(vs.QuorumDown)
 		for _, rs := range vs.RealServers {
-			u.add(server{vs: vs, addr: rs.Key.AddrPort, fwd: rs.Forward, label: rs.Label}, f)
+			u.add(server{vs: vs, addr: rs.Key.AddrPort, fwd: rs.Forward, label: rs.Label, via: throughPath(rs)}, f)
 			u.script(rs.NotifyUp)
 			u.script(rs.NotifyDown)
 			for _, c := range rs.Checkers {
@@ -97,6 +104,10 @@ func useOf(cfg *config.Config, f *host.Facts) *use {
 func (u *use) add(s server, f *host.Facts) {
 	s.route = f.Routes[s.addr.Addr().Unmap()]
 	u.servers = append(u.servers, s)
+}
+
+func throughPath(rs *config.RealServer) bool {
+	return slices.ContainsFunc(rs.Checkers, func(c *config.Checker) bool { return c.Conn.Via != nil })
 }
 
 func (u *use) checker(c *config.Checker) {
@@ -208,12 +219,16 @@ func Needs(cfg *config.Config, ping bool) []host.Need {
 	}
 	script(g.StartupScript)
 	script(g.ShutdownScript)
+	found[host.NeedMarks] = g.NFTables != nil
 	for _, vs := range cfg.VirtualServers {
 		script(vs.QuorumUp)
 		script(vs.QuorumDown)
+		found[host.NeedVIP] = found[host.NeedVIP] || vs.VIP.Device != ""
+		found[host.NeedGuard] = found[host.NeedGuard] || vs.VIP.Guard
 		for _, rs := range vs.RealServers {
 			script(rs.NotifyUp)
 			script(rs.NotifyDown)
+			found[host.NeedVia] = found[host.NeedVia] || throughPath(rs)
 			for _, c := range rs.Checkers {
 				found[host.NeedLowPort] = found[host.NeedLowPort] || c.Conn.BindPort > 0 && c.Conn.BindPort < 1024
 				found[host.NeedDevice] = found[host.NeedDevice] || c.Conn.BindIf != ""
@@ -225,7 +240,7 @@ func Needs(cfg *config.Config, ping bool) []host.Need {
 		}
 	}
 	var needs []host.Need
-	for _, n := range []host.Need{host.NeedNamespace, host.NeedScripts, host.NeedLowPort, host.NeedDevice, host.NeedPing} {
+	for _, n := range []host.Need{host.NeedNamespace, host.NeedScripts, host.NeedLowPort, host.NeedDevice, host.NeedPing, host.NeedVIP, host.NeedGuard, host.NeedMarks, host.NeedVia} {
 		if found[n] {
 			needs = append(needs, n)
 		}
@@ -248,7 +263,7 @@ func Ask(cfg *config.Config) host.Query {
 			}
 		}
 	}
-	for _, name := range []string{"rp_filter", "arp_ignore", "arp_announce", "send_redirects", "forwarding"} {
+	for _, name := range []string{"rp_filter", "arp_ignore", "arp_announce", "send_redirects", "forwarding", "accept_local"} {
 		q.Settings = append(q.Settings, "net.ipv4.conf.*."+name)
 	}
 	if cfg == nil {
@@ -270,7 +285,12 @@ func Ask(cfg *config.Config) host.Query {
 		}
 		for _, rs := range vs.RealServers {
 			ask(rs.Key.Addr())
+			q.Rules = q.Rules || throughPath(rs)
 		}
+		q.Chains = q.Chains || vs.VIP.Guard
 	}
+	q.Chains = q.Chains || cfg.Global.NFTables != nil
+	q.Rules = q.Rules || cfg.Global.NFTables != nil
+	q.Questions = questions(cfg)
 	return q
 }

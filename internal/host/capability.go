@@ -24,6 +24,12 @@ const (
 	NeedDevice
 	// NeedPing is a PING_CHECK in a group that net.ipv4.ping_group_range leaves out.
 	NeedPing
+	// NeedVIP is vip_device, NeedGuard vip_guard, NeedMarks nftables_ipvs, NeedVia
+	// check_via.
+	NeedVIP
+	NeedGuard
+	NeedMarks
+	NeedVia
 )
 
 // Missing is a capability that this process lacks.
@@ -47,6 +53,10 @@ type capability struct {
 
 var capabilities = []capability{
 	{unix.CAP_NET_ADMIN, Missing{"CAP_NET_ADMIN", "the IPVS table, its sysctls, and a checker's fwmark"}, 0},
+	{unix.CAP_NET_ADMIN, Missing{"CAP_NET_ADMIN", "vip_device: its device and the addresses on it"}, NeedVIP},
+	{unix.CAP_NET_ADMIN, Missing{"CAP_NET_ADMIN", "vip_guard: its table of nftables"}, NeedGuard},
+	{unix.CAP_NET_ADMIN, Missing{"CAP_NET_ADMIN", "nftables_ipvs: its table of nftables"}, NeedMarks},
+	{unix.CAP_NET_ADMIN, Missing{"CAP_NET_ADMIN", "check_via: its rules and routes, and marked sockets"}, NeedVia},
 	{unix.CAP_NET_RAW, Missing{"CAP_NET_RAW", "PING_CHECK, as its group is not in net.ipv4.ping_group_range"}, NeedPing},
 	{unix.CAP_NET_RAW, Missing{"CAP_NET_RAW", "a checker's bind_if"}, NeedDevice},
 	{unix.CAP_SYS_ADMIN, Missing{"CAP_SYS_ADMIN", "entering the network namespace of net_namespace"}, NeedNamespace},

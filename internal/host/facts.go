@@ -1,6 +1,7 @@
 package host
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 )
@@ -23,6 +24,14 @@ type Facts struct {
 	DevicesUnknown string
 	// Routes say how the addresses of the query are reached.
 	Routes map[netip.Addr]Route
+	// Rules are those of policy routing, in the kernel's order, if they were asked for.
+	Rules        []Rule
+	RulesUnknown string
+	// Chains are the base chains of nftables, if they were asked for.
+	Chains        []Chain
+	ChainsUnknown string
+	// Answers are what neighbours said to the questions of the query.
+	Answers map[Question]Answer
 	// Writers are the processes that write IPVS tables, or keep addresses.
 	Writers        []Writer
 	WritersUnknown string
@@ -68,8 +77,12 @@ type Device struct {
 	Name     string
 	Loopback bool
 	// Dummy: it has no wire either.
-	Dummy     bool
-	Up        bool
+	Dummy bool
+	// Kind is the driver's for a device that was made ("dummy", "vlan"), "" for hardware.
+	Kind string
+	Up   bool
+	// Multicast: it can send and receive that.
+	Multicast bool
 	MTU       uint32
 	Addresses []Address
 }
@@ -89,9 +102,83 @@ type Route struct {
 	Local   bool
 	Device  string
 	Gateway netip.Addr
+	// Source is the address that packets to it have, invalid if the kernel did not say.
+	Source netip.Addr
+	// MTU is the route's own, or what was learned of the path; 0 is the device's.
+	MTU uint32
 	// None is the kernel's refusal: there is no route, or one that forbids.
 	None string
 	// Unknown is why the kernel could not be asked.
+	Unknown string
+}
+
+// Rule is a rule of policy routing.
+type Rule struct {
+	Six      bool
+	Priority uint32
+	// Mark and Mask are what a packet's mark is held to; Mask 0 is any.
+	Mark, Mask uint32
+	// Not: it takes in what does not fit.
+	Not   bool
+	Table uint32
+	// Ours: it has our originator (Protocol).
+	Ours bool
+}
+
+// Takes says whether it takes in a mark from low to high.
+func (r Rule) Takes(low, high uint32) bool {
+	// Going up by the bits that the mask leaves free finds the next mark that fits.
+	free := ^r.Mask
+	m := r.Mark & r.Mask
+	if m|free < low {
+		return false
+	}
+	// The lowest mark that fits and is not below low.
+	for bit := 31; bit >= 0; bit-- {
+		b := uint32(1) << bit
+		if free&b != 0 && m|(free&(b-1)) < low {
+			m |= b
+		}
+	}
+	return m >= low && m <= high
+}
+
+// String names it as ip-rule(8) does: "100: fwmark 0x1/0xff lookup 7".
+func (r Rule) String() string {
+	mark := ""
+	if r.Not {
+		mark = " not"
+	}
+	switch {
+	case r.Mask == ^uint32(0):
+		mark += fmt.Sprintf(" fwmark %#x", r.Mark)
+	case r.Mask != 0:
+		mark += fmt.Sprintf(" fwmark %#x/%#x", r.Mark, r.Mask)
+	}
+	return fmt.Sprintf("%d:%s lookup %d", r.Priority, mark, r.Table)
+}
+
+// Chain is a base chain of nftables. What iptables-nft made is among them, what
+// iptables-legacy did is not.
+type Chain struct {
+	// Family is that of its table: "ip", "ip6", "inet".
+	Family, Table, Name string
+	// Hook is "prerouting", "input", "forward", "output", "postrouting" or "" for
+	// another.
+	Hook     string
+	Priority int32
+	// Drop is its policy.
+	Drop bool
+}
+
+// Question asks a server whether an address is its own, as ARP tells it.
+type Question struct{ Server, Addr netip.Addr }
+
+// Answer is what came back.
+type Answer struct {
+	// Yes: it answered for the address.
+	Yes bool
+	// Unknown is why it could not be asked.
 	Unknown string
 }
 
@@ -135,6 +222,10 @@ func (c Credentials) Has(capability uint) bool { return c.Effective&(1<<capabili
 type Query struct {
 	// Routes are the addresses whose routes count.
 	Routes []netip.Addr
+	// Rules and Chains have them read, too.
+	Rules, Chains bool
+	// Questions are put to neighbours. Each is a packet or a few to that neighbour alone.
+	Questions []Question
 	// Settings are sysctls; "*" stands for each device, all and default.
 	Settings []string
 	// PID is the daemon's, 0 for this process.
@@ -147,6 +238,11 @@ type Query struct {
 func (f *Facts) Blind(why string) {
 	f.Table = Table{Present: true, Unknown: why}
 	f.Devices, f.DevicesUnknown = nil, why
+	f.Rules, f.RulesUnknown = nil, why
+	f.Chains, f.ChainsUnknown = nil, why
+	for q := range f.Answers {
+		f.Answers[q] = Answer{Unknown: why}
+	}
 	f.WritersUnknown = why
 	for name, s := range f.Settings {
 		if strings.HasPrefix(name, "net.") {

@@ -22,7 +22,16 @@ type netlinked struct {
 
 func (n netlinked) Devices() ([]Device, error) { return n.devices, n.err }
 func (n netlinked) Route(a netip.Addr) Route   { return Route{Device: "to-" + a.String()} }
-func (n netlinked) Close() error               { *n.closed = true; return nil }
+func (n netlinked) Rules() ([]Rule, error)     { return []Rule{{Table: 255, Ours: true}}, n.err }
+func (n netlinked) Chains() ([]Chain, error)   { return []Chain{{Name: "input", Hook: "input"}}, n.err }
+func (n netlinked) Ask(list []Question, routes map[netip.Addr]Route) map[Question]Answer {
+	all := map[Question]Answer{}
+	for _, q := range list {
+		all[q] = Answer{Yes: true, Unknown: routes[q.Server].Device}
+	}
+	return all
+}
+func (n netlinked) Close() error { *n.closed = true; return nil }
 
 // director is a root folder with what a director's /proc shows.
 func director(t *testing.T) string {
@@ -33,7 +42,7 @@ func director(t *testing.T) string {
 		"proc/sys/net/ipv4/ping_group_range":         "1\t0\n",
 		"proc/sys/net/ipv4/conf/all/rp_filter":       "0\n",
 		"proc/sys/net/ipv4/conf/eth0.7/rp_filter":    "2\n",
-		"proc/modules":                               "ip_vs_wlc 16384 3 - Live 0x0000000000000000\nip_vs 204800 5 ip_vs_wlc, Live 0x0\n",
+		"proc/modules":                               "ip_vs_wlc 16384 3 - Live 0x0000000000000000\nnf_tables 1 0 - Live 0x0\nip_vs 204800 5 ip_vs_wlc, Live 0x0\n",
 		"lib/modules/6.1.0-57-amd64/modules.dep":     "kernel/net/netfilter/ipvs/ip_vs_mh.ko.xz: kernel/net/netfilter/ipvs/ip_vs.ko.xz\nkernel/net/netfilter/nf-odd.ko:\n",
 		"lib/modules/6.1.0-57-amd64/modules.builtin": "kernel/net/ipv6/ipv6.ko\n",
 		"proc/thread-self/net/ip_vs":                 "IP Virtual Server version 1.2.1 (size=4096)\nProt LocalAddress:Port Scheduler Flags\n  -> RemoteAddress:Port Forward Weight ActiveConn InActConn\nTCP  C000020A:0050 wlc persistent 300 FFFFFFFF\n  -> 0A000001:0050      Masq    1      10         5\n  -> 0A000002:0050      Masq    0      2          0\n",
@@ -69,7 +78,7 @@ func TestFacts(t *testing.T) {
 	devices := []Device{{Name: "eth0.7", Up: true}}
 	a := netip.MustParseAddr("10.0.0.1")
 	f := Machine{Root: director(t), Network: netlinked{devices: devices, closed: &closed}}.Facts(Query{
-		Routes: []netip.Addr{a}, PID: 77, Paths: []string{"/var/lib/sluice", "/none"},
+		Routes: []netip.Addr{a}, Rules: true, Chains: true, Questions: []Question{{a, a}}, PID: 77, Paths: []string{"/var/lib/sluice", "/none"},
 		Settings: []string{"net.ipv4.ip_forward", "net.ipv4.ping_group_range", "net.ipv4.conf.*.rp_filter", "net.ipv4.vs.conntrack"},
 	})
 	if !closed {
@@ -82,7 +91,7 @@ func TestFacts(t *testing.T) {
 	f.Paths, f.Root = nil, false
 	want := &Facts{
 		Kernel: "6.1.0-57-amd64",
-		Modules: Modules{Loaded: map[string]bool{"ip_vs": true, "ip_vs_wlc": true}, OnDisk: map[string]bool{"ip_vs_mh": true, "nf_odd": true},
+		Modules: Modules{Loaded: map[string]bool{"ip_vs": true, "ip_vs_wlc": true, "nf_tables": true}, OnDisk: map[string]bool{"ip_vs_mh": true, "nf_odd": true},
 			Builtin: map[string]bool{"ipv6": true}},
 		Table: Table{Present: true, Size: 4096, Connections: 17},
 		Settings: map[string]Setting{
@@ -91,6 +100,8 @@ func TestFacts(t *testing.T) {
 		},
 		Devices: devices,
 		Routes:  map[netip.Addr]Route{a: {Device: "to-10.0.0.1"}},
+		Rules:   []Rule{{Table: 255, Ours: true}}, Chains: []Chain{{Name: "input", Hook: "input"}},
+		Answers: map[Question]Answer{{a, a}: {Yes: true, Unknown: "to-10.0.0.1"}},
 		Writers: []Writer{
 			{PID: 80, Name: "keepalived", Args: []string{"/usr/sbin/keepalived", "-nlP"}},
 			{PID: 81, Name: "ldirectord", Args: []string{"/usr/bin/perl", "/usr/sbin/ldirectord", "start"}},

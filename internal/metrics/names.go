@@ -67,6 +67,13 @@ var (
 	virtualServers = family{"sluice_virtual_servers", gauge, "Virtual servers in the configuration."}
 	suspended      = family{"sluice_virtual_servers_suspended", gauge, "Virtual servers of which nothing is checked, by ha_suspend."}
 
+	passive        = family{"sluice_passive", gauge, "Whether this director withholds its services."}
+	announced      = family{"sluice_addresses_announced", gauge, "Virtual addresses that are on their devices; only with vip_device, vip_guard or nftables_ipvs."}
+	aroundRepaired = family{"sluice_host_repaired_total", counter, "Addresses and parts of tables of nftables that somebody else took away and that were put back."}
+	featureUp      = family{"sluice_feature_up", gauge, "Whether vip_device, vip_guard or nftables_ipvs works."}
+
+	vsAnnounced  = family{"sluice_virtual_server_addresses_announced", gauge, "Whether the addresses of the virtual server are to be on their device now; only with vip_device."}
+	vsMissing    = family{"sluice_virtual_server_addresses_missing", gauge, "Addresses that should be on the device and are not; only with vip_device."}
 	vsService    = family{"sluice_virtual_server_service_info", gauge, "A service of the kernel's table that the virtual server stands for; the value is always 1."}
 	vsServers    = family{"sluice_virtual_server_real_servers", gauge, "Real servers by state."}
 	vsAlive      = family{"sluice_virtual_server_alive_weight", gauge, "Sum of the weights of the real servers that are up, which the quorum is compared with."}

@@ -75,8 +75,8 @@ A scrape with all detail is compressed where the client accepts gzip, as Prometh
 
 configs/prometheus-rules.yml has alerts, configs/grafana-dashboard.json a dashboard.
 
-The states ` + "`withdrawn` and `kept`" + ` are counted where there is a sorry server or min_alive, ` + "`held`" + `
-and ` + "`damped`" + ` while a server is in them, all others always.
+The states ` + "`withdrawn` and `kept`" + ` are counted where there is a sorry server or min_alive, ` + "`held`, `damped`" + `
+and ` + "`passive`" + ` while a server is in them, all others always.
 `
 
 // everything is a snapshot that shows every metric.
@@ -87,13 +87,14 @@ func everything() *engine.Snapshot {
 		Services:    []engine.Service{{Key: ipvs.ServiceKey{Family: ipvs.INET, Protocol: ipvs.TCP, Addr: netip.MustParseAddr("192.0.2.1"), Port: 80}, Destinations: []engine.Destination{{Address: "10.0.0.1:80"}}}},
 	}
 	vs.CertificateEnds = time.Unix(2, 0)
+	vs.VIP = &engine.VIP{Device: "vip0"}
 	vs.Label, vs.RealServers[0].Label = "shop", "rack 4"
 	mark := engine.VirtualServer{Name: "FWM 5", Services: []engine.Service{{Key: ipvs.ServiceKey{Family: ipvs.INET6, FWMark: 5}}}}
 	group := engine.VirtualServer{Name: "[web]:0", Group: "web", Protocol: "TCP", Services: []engine.Service{{Key: ipvs.ServiceKey{Family: ipvs.INET6, FWMark: 5}}}}
 	took := engine.Histogram{Bounds: []time.Duration{time.Second}}
 	checks := engine.Checks{Kind: "TCP_CHECK", Took: took}
 	checks.FailedAt[checker.StageConnect] = 1
-	return &engine.Snapshot{Checks: []engine.Checks{checks}, VirtualServers: []engine.VirtualServer{vs, mark, group}, Measured: &engine.Measured{
+	return &engine.Snapshot{Edge: &engine.Edge{}, Checks: []engine.Checks{checks}, VirtualServers: []engine.VirtualServer{vs, mark, group}, Measured: &engine.Measured{
 		Operations: []engine.Operations{{Kind: "add_service"}}, Calls: []engine.KernelCall{{Kind: "batch", Took: took}},
 	}}
 }
