@@ -44,6 +44,7 @@ func Write(w io.Writer, r Reading, p *Process) error {
 	e.measured(s)
 	e.told(r.Told)
 	e.drained(s)
+	e.syncDaemon(s.Sync)
 	e.virtual(s)
 	if r.Detail == config.MetricsServer {
 		e.real(s)
