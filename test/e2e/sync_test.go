@@ -1,12 +1,16 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"maps"
 	"net"
+	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -127,6 +131,22 @@ func (b *bed) connections() (all map[string]string, learned int) {
 	return all, learned
 }
 
+// expiries are the seconds after which a director forgets established connections.
+func (b *bed) expiries() (all []string) {
+	b.Helper()
+	text, err := b.Director.ReadProcNet("ip_vs_conn_sync")
+	if err != nil {
+		b.Fatal(err)
+	}
+	for line := range strings.Lines(text) {
+		if f := strings.Fields(line); len(f) >= 10 && f[7] == "ESTABLISHED" {
+			all = append(all, f[9])
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
 // carried waits until the second director has n of the first one's connections, to the
 // same servers, and returns how long that took.
 func (p *pair) carried(n int) time.Duration {
@@ -216,6 +236,7 @@ func TestKernelSyncTakeover(t *testing.T) {
 	if traffic := p.half(p.first, "master").Traffic; traffic == nil || traffic.Sockets != 1 {
 		t.Errorf("traffic of the master %+v", traffic)
 	}
+	t.Logf("the second director forgets them after (s): %v", p.second.expiries())
 	p.die()
 	p.take()
 	p.first.kept()
@@ -262,16 +283,23 @@ func TestKernelSyncSwitchover(t *testing.T) {
 		t.Errorf("the backup's thread was %q and is %q after a reload and a restart", before, after)
 	}
 	p.first.hold(30)
+	p.carried(30)
+	// These are told of with the next message, which is not due yet.
+	last := testkit.OpenLong(t, p.Client, p.VIP.String()+":80", 5)
 	p.first.side(0)
-	took := p.carried(30)
+	took := p.carried(35)
 	p.second.side(1)
 	p.second.syncs("master", "backup")
 	p.take()
 	p.first.kept()
+	last.Settle(t)
 	p.first.syncs("backup")
 	p.second.syncs("master")
 	report := p.first.long.Report()
-	t.Logf("30 connections were told of %v after the change of sides; %s", took.Round(time.Millisecond), report)
+	t.Logf("the last 5 connections were told of %v after the change of sides; %s; %s", took.Round(time.Millisecond), report, last.Report())
+	if last.Report().Lost() != 0 {
+		t.Errorf("connections opened just before: %s", last.Report())
+	}
 	if len(report.KeptBy) != 1 {
 		t.Fatalf("persistent connections on several servers: %s", report)
 	}
@@ -353,4 +381,56 @@ func thread(t *testing.T, name string) string {
 		}
 	}
 	return ""
+}
+
+// TestKernelSyncDrops: messages that the backup's socket has no room for are counted
+// where an operator looks. A daemon that somebody stopped is started again.
+func TestKernelSyncDrops(t *testing.T) {
+	p := newPair(t, 1, "rr", "")
+	p.Second.Sysctl(t, "net.ipv4.vs.sync_sock_size", "1") // the least that the kernel takes
+	p.Second.Run(t, "ipvsadm", "--stop-daemon", "backup")
+	p.second.daemon.Signal(t, syscall.SIGHUP)
+	p.second.syncs("backup")
+	p.Director.IP(t, "route add 224.0.0.0/4 dev link")
+	flood, err := p.Director.ListenPacket("udp4", "10.9.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer flood.Close()
+	to, message := net.UDPAddrFromAddrPort(netip.MustParseAddrPort("224.0.0.81:8848")), make([]byte, 1400)
+	testkit.Eventually(t, patience, func() string {
+		for range 1000 {
+			if _, err := flood.WriteTo(message, to); err != nil {
+				return err.Error()
+			}
+		}
+		if tr := p.half(p.second, "backup").Traffic; tr == nil || tr.Drops == 0 {
+			return fmt.Sprintf("status says of the flooded socket %+v", tr)
+		}
+		return ""
+	})
+	scrape := p.second.scrape()
+	for _, line := range []string{`sluice_sync_daemon_up{state="backup"} 1`, `sluice_sync_daemon_wanted{state="master"} 0`, `sluice_sync_daemon_receive_drops_total{state="backup"} `} {
+		if !strings.Contains(scrape, "\n"+line) || strings.Contains(scrape, "\n"+line+"0\n") {
+			t.Errorf("a scrape has no %s", line)
+		}
+	}
+}
+
+// scrape is what the daemon tells Prometheus.
+func (b *bed) scrape() string {
+	b.Helper()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", b.socket)
+	}}}
+	r, err := client.Get("http://sluice/metrics")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer r.Body.Close()
+	text, err := io.ReadAll(r.Body)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return string(text)
 }
