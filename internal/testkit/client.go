@@ -71,6 +71,8 @@ type Long struct {
 	stop  context.CancelFunc
 	wg    sync.WaitGroup
 	abort atomic.Bool
+	// timeout bounds each exchange.
+	timeout time.Duration
 
 	mu      sync.Mutex
 	conns   []LongConn
@@ -82,13 +84,19 @@ type Long struct {
 // seconds.
 func OpenLong(t T, ns *NS, addr string, n int) *Long {
 	t.Helper()
+	return OpenPatient(t, ns, addr, n, exchangeTimeout)
+}
+
+// OpenPatient is OpenLong with another bound, for who has an outage that is not to count.
+func OpenPatient(t T, ns *NS, addr string, n int, timeout time.Duration) *Long {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	l := &Long{stop: cancel, conns: make([]LongConn, n), changed: make(chan struct{})}
+	l := &Long{stop: cancel, timeout: timeout, conns: make([]LongConn, n), changed: make(chan struct{})}
 	for i := range n {
 		l.wg.Go(func() { l.run(ctx, ns, addr, i) })
 	}
 	t.Cleanup(func() { l.Close() })
-	if err := l.await(2*exchangeTimeout, func(conns []LongConn) bool {
+	if err := l.await(2*timeout, func(conns []LongConn) bool {
 		for _, c := range conns {
 			if c.Exchanges == 0 && c.Loss == Kept {
 				return false
@@ -103,7 +111,7 @@ func OpenLong(t T, ns *NS, addr string, n int) *Long {
 
 // run keeps one connection until it is lost or ctx is done.
 func (l *Long) run(ctx context.Context, ns *NS, addr string, i int) {
-	dialCtx, cancel := context.WithTimeout(ctx, exchangeTimeout)
+	dialCtx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
 	c, err := ns.Dial(dialCtx, "tcp", addr)
 	if err != nil {
@@ -121,7 +129,7 @@ func (l *Long) run(ctx context.Context, ns *NS, addr string, i int) {
 	tick := time.NewTicker(exchangeEvery)
 	defer tick.Stop()
 	for lines := bufio.NewReader(c); ; {
-		server, err := exchange(ctx, c, lines)
+		server, err := exchange(ctx, c, lines, l.timeout)
 		if !l.record(ctx, i, server, err) {
 			return
 		}
@@ -134,8 +142,8 @@ func (l *Long) run(ctx context.Context, ns *NS, addr string, i int) {
 }
 
 // exchange sends a line and returns who answered it.
-func exchange(ctx context.Context, c net.Conn, lines *bufio.Reader) (server string, err error) {
-	if err := c.SetDeadline(time.Now().Add(exchangeTimeout)); err != nil {
+func exchange(ctx context.Context, c net.Conn, lines *bufio.Reader, timeout time.Duration) (server string, err error) {
+	if err := c.SetDeadline(time.Now().Add(timeout)); err != nil {
 		return "", err
 	}
 	if ctx.Err() != nil { // the deadline above may have undone the one of the end
@@ -202,7 +210,7 @@ func (l *Long) Settle(t T) {
 	before := append([]LongConn(nil), l.conns...)
 	l.mu.Unlock()
 	// Two: the first answer may already have been on its way.
-	err := l.await(3*exchangeTimeout, func(conns []LongConn) bool {
+	err := l.await(3*l.timeout, func(conns []LongConn) bool {
 		for i, c := range conns {
 			if c.Loss == Kept && c.Exchanges < before[i].Exchanges+2 {
 				return false

@@ -39,17 +39,15 @@ func (d *Directors) Fail(t T) {
 var hardware = regexp.MustCompile(`link/ether (\S+)`)
 
 // Move has the second director take the virtual address: the client learns of it as by
-// a gratuitous ARP. The first one gives it up if it still has it.
+// a gratuitous ARP.
 func (d *Directors) Move(t T) {
 	t.Helper()
 	vip := fmt.Sprintf("%s/32", d.VIP)
-	if _, err := d.Director.Output("ip", "address", "del", vip, "dev", "front"); err != nil {
-		t.Fatalf("%v", err)
-	}
 	d.Second.IP(t, "address add "+vip+" dev front")
 	m := hardware.FindStringSubmatch(d.Second.Run(t, "ip", "-o", "link", "show", "dev", "front"))
 	if m == nil {
 		t.Fatalf("second director: no hardware address on front")
 	}
-	d.Client.IP(t, fmt.Sprintf("neigh replace %s lladdr %s dev eth0 nud reachable", d.VIP, m[1]))
+	d.Client.IP(t, fmt.Sprintf("neigh replace %s lladdr %s dev eth0 nud permanent", d.VIP, m[1]))
+	d.Director.IP(t, "address del "+vip+" dev front")
 }

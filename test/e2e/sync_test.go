@@ -168,6 +168,16 @@ func (p *pair) carried(n int) time.Duration {
 	return time.Since(begun)
 }
 
+// hold is bed.hold for a client that waits out a takeover: how long that takes is not
+// what these tests are about.
+func (p *pair) hold(n int) {
+	p.Helper()
+	p.first.long = testkit.OpenPatient(p.T, p.Client, p.VIP.String()+":80", n, patience)
+	if r := p.first.long.Report(); r.Kept != n {
+		p.Fatalf("opening %d connections: %s", n, r)
+	}
+}
+
 // die ends the first director as a machine ends.
 func (p *pair) die() {
 	p.Helper()
@@ -201,7 +211,7 @@ func (p *pair) silent(n int) (all []net.Conn) {
 func (p *pair) answered(conns []net.Conn) (n int) {
 	p.Helper()
 	for _, c := range conns {
-		_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+		_ = c.SetDeadline(time.Now().Add(patience))
 		_, err := io.WriteString(c, "x\n")
 		if err == nil {
 			_, err = c.Read(make([]byte, 1))
@@ -224,7 +234,7 @@ func (p *pair) fresh(n int) int {
 // it had not told of yet (two packets, and three are the threshold) are reset.
 func TestKernelSyncTakeover(t *testing.T) {
 	p := newPair(t, 3, "rr", "")
-	p.first.hold(30)
+	p.hold(30)
 	took := p.carried(30)
 	young := p.silent(10)
 	if here, _ := p.first.connections(); len(here) != 40 {
@@ -243,7 +253,7 @@ func TestKernelSyncTakeover(t *testing.T) {
 	p.second.syncs("master", "backup")
 	p.second.syncs("master")
 	kept := p.answered(young)
-	t.Logf("30 connections were carried over in %v; %s; of 10 with 2 packets %d go on", took.Round(time.Millisecond), p.first.long.Report(), kept)
+	t.Logf("30 connections were carried over in %v; %s; %s; of 10 with 2 packets %d go on", took.Round(time.Millisecond), p.first.long.Report(), p.second.counted(), kept)
 	if kept != 0 {
 		t.Errorf("%d connections go on that were never carried over", kept)
 	}
@@ -282,10 +292,10 @@ func TestKernelSyncSwitchover(t *testing.T) {
 	if after := thread(t, "ipvs-b:"); after != before || before == "" {
 		t.Errorf("the backup's thread was %q and is %q after a reload and a restart", before, after)
 	}
-	p.first.hold(30)
+	p.hold(30)
 	p.carried(30)
 	// These are told of with the next message, which is not due yet.
-	last := testkit.OpenLong(t, p.Client, p.VIP.String()+":80", 5)
+	last := testkit.OpenPatient(t, p.Client, p.VIP.String()+":80", 5, patience)
 	p.first.side(0)
 	took := p.carried(35)
 	p.second.side(1)
@@ -335,7 +345,7 @@ func TestKernelSyncYoung(t *testing.T) {
 				p.Director.Sysctl(t, name, value)
 				p.Second.Sysctl(t, name, value)
 			}
-			p.first.hold(1)
+			p.hold(1)
 			p.carried(1)
 			young := p.silent(n)
 			p.carried(1 + c.carried)
@@ -433,4 +443,56 @@ func (b *bed) scrape() string {
 		b.Fatal(err)
 	}
 	return string(text)
+}
+
+// TestKernelSyncServerToo: the second director is one of the real servers. It keeps its
+// services out of the table while the first has the address, for what comes to it as a
+// server would be balanced again otherwise; it takes in the connections all the same, and
+// they go on through it before its services are back.
+func TestKernelSyncServerToo(t *testing.T) {
+	p := newPair(t, 2, "rr", "")
+	served := read(t, p.second.conf)
+	withheld, _, _ := strings.Cut(served, "virtual_server")
+	reload := func(text, table string) {
+		p.second.write(text)
+		p.second.daemon.Signal(t, syscall.SIGHUP)
+		p.second.until(table)
+	}
+	reload(withheld, "-")
+	p.Second.Sysctl(t, "net.ipv4.conf.all.arp_ignore", "1")
+	p.Second.Sysctl(t, "net.ipv4.conf.all.arp_announce", "2")
+	p.Second.IP(t, "address add "+p.VIP.String()+"/32 dev lo")
+	testkit.NewEcho(t, p.Second, ":80")
+	own := strings.ReplaceAll(realServer(1, ""), "RS1", "10.0.0.2")
+	with := func(text string) string { return strings.TrimSuffix(strings.TrimSpace(text), "}") + own + "}\n" }
+	p.first.write(with(read(t, p.first.conf)))
+	p.first.daemon.Signal(t, syscall.SIGHUP)
+	p.first.until("9:1 1:1 2:1")
+	p.hold(30)
+	if r := p.first.long.Report(); r.KeptBy["second"] != 10 {
+		t.Fatalf("before: %s", r)
+	}
+	p.carried(30)
+	p.die()
+	p.take()
+	p.first.kept()
+	t.Logf("without its services: %s, %s", p.first.long.Report(), p.second.counted())
+	reload(with(served), "9:1 1:1 2:1")
+	p.first.kept()
+	t.Logf("with its services: %s, %s", p.first.long.Report(), p.second.counted())
+	if n := p.fresh(6); n != 6 {
+		t.Errorf("%d of 6 new connections are answered", n)
+	}
+}
+
+// counted says what the destinations' counters have of the connections.
+func (b *bed) counted() string {
+	b.Helper()
+	active := 0
+	for _, s := range testkit.ReadProc(b.T, b.Director) {
+		for _, d := range s.Dests {
+			active += d.Active
+		}
+	}
+	return fmt.Sprintf("%d active connections are counted", active)
 }
