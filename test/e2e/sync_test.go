@@ -108,6 +108,13 @@ func (b *bed) syncs(want ...string) {
 	})
 }
 
+// changes waits until the daemon says that it started one half and then stopped the other.
+func (b *bed) changes(to, from string) {
+	b.Helper()
+	b.daemon.WaitLine(b.T, patience, "Sync daemon started state="+to)
+	b.daemon.WaitLine(b.T, patience, "Sync daemon stopped state="+from)
+}
+
 // connections are those of a director's table to the VIP by the client's port: server,
 // state and, in a second map, whether they came from the other director.
 func (b *bed) connections() (all map[string]string, learned int) {
@@ -250,7 +257,7 @@ func TestKernelSyncTakeover(t *testing.T) {
 	p.die()
 	p.take()
 	p.first.kept()
-	p.second.syncs("master", "backup")
+	p.second.changes("master", "backup")
 	p.second.syncs("master")
 	kept := p.answered(young)
 	t.Logf("30 connections were carried over in %v; %s; %s; of 10 with 2 packets %d go on", took.Round(time.Millisecond), p.first.long.Report(), p.second.counted(), kept)
@@ -297,7 +304,7 @@ func TestKernelSyncSwitchover(t *testing.T) {
 	p.first.side(0)
 	took := p.carried(5)
 	p.second.side(1)
-	p.second.syncs("master", "backup")
+	p.second.changes("master", "backup")
 	p.take()
 	p.first.kept()
 	p.first.syncs("backup")
