@@ -76,6 +76,7 @@ func TestJSONIsAsDescribed(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := fmt.Sprintf(`
+global_defs { lvs_sync_daemon lo id 7 }
 track_file weights { file %s
  weight 1 }
 virtual_server_group many { 192.0.2.1-2 80 }
@@ -156,6 +157,7 @@ virtual_server fwmark 7 {
 	}{
 		{"version", 1, `"schema": "v1"`, []string{"version"}},
 		{"status", 1, "status from", []string{"status"}},
+		{"status", 1, `"sync_daemon"`, []string{"status"}},
 		{"status", 1, `"foreign"`, []string{"status", "--foreign"}},
 		{"status", 1, `"virtual_servers": []`, []string{"status", "nothing"}},
 		{"explain", 1, `"expected": "200"`, []string{"explain", "web", "bad"}},

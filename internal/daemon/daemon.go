@@ -227,7 +227,7 @@ func newDaemon(opts Options, cfg *config.Config, found diag.List) (*daemon, erro
 	}
 	options := engine.Options{
 		Log: d.log, Version: build.String(), ConfigFile: opts.File, Observe: opts.Observe,
-		Dial: d.table.dial, Read: d.table.read, Probe: made.make, Scheduler: d.sched, Files: d.files, Notify: d.outward.tell, Pace: d.pace,
+		Dial: d.table.dial, Read: d.table.read, Probe: made.make, Scheduler: d.sched, Files: d.files, Notify: d.outward.tell, Pace: d.pace, SyncSockets: d.table.syncSockets,
 		Draining: func(text string, left time.Duration) { d.tell(d.notify.Extend(left, text)) },
 	}
 	d.store.tell(&options)

@@ -47,6 +47,13 @@ func (f *files) Watch(tfs []*config.TrackFile) map[string]int64 {
 	return values
 }
 
+// Known tells whether a watched file says anything: one that is not there, or holds no
+// number, does not.
+func (f *files) Known(trackFile string) bool {
+	v, watched := f.watcher.Values()[trackFile]
+	return watched && v.State == trackfile.OK
+}
+
 // look returns the values that Watch would, without watching. A file that is watched
 // already has its value; any other is opened only if it may be.
 func (f *files) look(running []*config.TrackFile, open bool) func([]*config.TrackFile) map[string]int64 {

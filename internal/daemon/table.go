@@ -75,6 +75,16 @@ func (t *table) kernel() (*ipvs.Client, error) {
 	return ipvs.Dial(ipvs.WithNetNS(path))
 }
 
+// syncSockets are the sockets of a sync daemon in the table's namespace.
+func (t *table) syncSockets(d ipvs.SyncDaemon) (sockets []ipvs.SyncSocket, err error) {
+	path, err := ipvsNamespace(t.config)
+	if err != nil || t.memory != nil {
+		return nil, err
+	}
+	nerr := inNamespace(path, func() { sockets, err = ipvs.SyncSockets("/proc/thread-self/net", d) })
+	return sockets, errors.Join(nerr, err)
+}
+
 // reloaded takes a new configuration's settings; they count at once if there is a
 // table, else when one is connected.
 func (t *table) reloaded(g config.Global, connected bool) {

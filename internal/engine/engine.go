@@ -78,6 +78,9 @@ type Options struct {
 	Edge func(edge.Wishes)
 	// Pace is for who reads; nil for no bound.
 	Pace *pace.Gate
+	// SyncSockets reads the kernel's sockets of a sync daemon that runs, for readers; nil
+	// for nobody's.
+	SyncSockets func(ipvs.SyncDaemon) ([]ipvs.SyncSocket, error)
 	// KernelTimeout bounds all kernel work of one turn; 0 is 30 s.
 	KernelTimeout time.Duration
 }
@@ -134,6 +137,7 @@ type Engine struct {
 	globalsErr string
 	// syncing are the kernel's sync daemons that are ours.
 	syncing map[ipvs.SyncState]bool
+	syncs   syncing
 	// original are the kernel's timeouts before this process changed them.
 	original *ipvs.Timeouts
 	// orders are what operators asked for, holds the departures that wait for
@@ -185,6 +189,8 @@ type Engine struct {
 	labels atomic.Pointer[labels]
 	reader lazyReader
 	trials trials
+
+	syncCounters syncCounters
 }
 
 // server is one virtual server: the framework's state with what only people need.

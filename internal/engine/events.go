@@ -66,6 +66,7 @@ func (ev verdictEvent) handle(e *Engine) {
 
 func (ev fileEvent) handle(e *Engine) {
 	e.values[ev.name] = ev.value
+	e.syncFile(ev.name)
 	for _, u := range e.uses[ev.name] {
 		e.catchUp(u.vs, time.Now())
 		rs := u.vs.Servers[u.server]

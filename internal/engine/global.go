@@ -44,9 +44,14 @@ const globalsRetry = 30 * time.Second
 // globals applies what global_defs says of the kernel. It is beside the services:
 // what cannot be done is logged and tried again, and keeps nothing else waiting.
 func (e *Engine) globals(ctx context.Context, now time.Time) {
-	err := errors.Join(e.timeouts(ctx), e.syncDaemons(ctx))
-	if err == nil {
-		e.globalsDue, e.globalsAt, e.globalsErr = false, time.Time{}, ""
+	var err error
+	if looking := !e.globalsAt.IsZero() && e.globalsErr == ""; !looking {
+		err = e.timeouts(ctx)
+	}
+	if err = errors.Join(err, e.syncDaemons(ctx)); err == nil {
+		e.globalsErr = ""
+		e.globalsAt = e.syncs.next(now)
+		e.globalsDue = !e.globalsAt.IsZero()
 		return
 	}
 	e.globalsAt = now.Add(globalsRetry)

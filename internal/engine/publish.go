@@ -86,7 +86,7 @@ func (e *Engine) publish(now time.Time) {
 	all := e.allTouched || first
 	p := &published{config: e.config, unsettled: e.applier.Unsettled(), head: Snapshot{
 		Version: e.opts.Version, Started: e.started, At: now, ConfigFile: e.opts.ConfigFile,
-		Generation: e.generation, Reload: e.reload, Applied: e.applied, Observe: e.opts.Observe, Kernel: e.kernel, Edge: e.toldEdge(),
+		Generation: e.generation, Reload: e.reload, Applied: e.applied, Observe: e.opts.Observe, Kernel: e.kernel, Edge: e.toldEdge(), Sync: e.syncs.shown,
 	}, report: e.edge.report}
 	if e.passive.on {
 		p.head.Passive = e.passive.told()

@@ -42,6 +42,7 @@ func (e *Engine) overview() (*Snapshot, *published) {
 		s.Measured.Reconcile = p.config.Global.ReconcileInterval
 	}
 	s.Kernel.LastSuccess = e.measures.lastSuccess()
+	s.Sync = e.traffic(s.Sync)
 	s.VirtualServers = make([]VirtualServer, p.pieces.n)
 	n := 0
 	for i := range s.VirtualServers {

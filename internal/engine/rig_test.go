@@ -83,6 +83,12 @@ func (f fakeFiles) Watch(tfs []*config.TrackFile) map[string]int64 {
 	return vs
 }
 
+// Known implements knower: what a test has set.
+func (f fakeFiles) Known(name string) bool {
+	_, ok := f[name]
+	return ok
+}
+
 // rig is an engine with a real scheduler over a table in memory, in a bubble of
 // virtual time.
 type rig struct {
@@ -108,6 +114,8 @@ type rig struct {
 	read    func(context.Context) (Reader, error)
 	// ground is the machine around the table, nil for none.
 	ground *ground
+	// sockets are those of sync daemons.
+	sockets func(ipvs.SyncDaemon) ([]ipvs.SyncSocket, error)
 }
 
 func (r *rig) Write(b []byte) (int, error) {
@@ -152,7 +160,7 @@ func (r *rig) start(cfg *config.Config) {
 			r.notes = append(r.notes, n)
 		},
 		Scheduler: sched, Files: r.files, Version: "test", ConfigFile: "test.conf",
-		Saved: r.state.load(r.T), Save: r.state.saver(), Draining: r.state.progress,
+		Saved: r.state.load(r.T), Save: r.state.saver(), Draining: r.state.progress, SyncSockets: r.sockets,
 	}
 	if r.ground != nil {
 		opts.Edge = r.ground.take

@@ -30,6 +30,8 @@ type Snapshot struct {
 	// Observe: nothing is written to the kernel.
 	Observe bool   `json:"observe"`
 	Kernel  Kernel `json:"kernel"` // whether the kernel's table can be written and read
+	// Sync is lvs_sync_daemon; nil without it.
+	Sync *Sync `json:"sync_daemon,omitempty"`
 	// Overdue is how late the scheduler's most overdue check is.
 	Overdue        time.Duration   `json:"overdue_ns"`
 	VirtualServers []VirtualServer `json:"virtual_servers"`

@@ -45,6 +45,7 @@ func Write(w io.Writer, r Reading, p *Process) error {
 	e.told(r.Told)
 	e.drained(s)
 	e.around(s)
+	e.syncDaemon(s.Sync)
 	e.virtual(s)
 	if r.Detail == config.MetricsServer {
 		e.real(s)

@@ -88,6 +88,30 @@ func TestMarksAndDrains(t *testing.T) {
 	has(t, all, "sluice_config_last_reload_success_timestamp_seconds", "0")
 }
 
+// TestSyncDaemonsAreTold: each half by itself, with figures only where it runs.
+func TestSyncDaemonsAreTold(t *testing.T) {
+	s := &engine.Snapshot{Sync: &engine.Sync{Undecided: true, Halves: []engine.SyncHalf{
+		{State: "master", Wanted: true, Error: "no such interface"},
+		{State: "backup", Running: true, Traffic: &engine.SyncTraffic{Sockets: 2, Queue: 1 << 40, Drops: 7}},
+	}}}
+	exposition := text(t, s, config.MetricsService)
+	lint(t, exposition)
+	all := series(t, exposition)
+	has(t, all, `sluice_sync_daemon_wanted{state="master"}`, "1")
+	has(t, all, `sluice_sync_daemon_up{state="master"}`, "0")
+	has(t, all, `sluice_sync_daemon_wanted{state="backup"}`, "0")
+	has(t, all, `sluice_sync_daemon_up{state="backup"}`, "1")
+	has(t, all, "sluice_sync_daemon_undecided", "1")
+	has(t, all, `sluice_sync_daemon_queue_bytes{state="backup"}`, "1099511627776")
+	has(t, all, `sluice_sync_daemon_receive_drops_total{state="backup"}`, "7")
+	if _, there := all[`sluice_sync_daemon_receive_drops_total{state="master"}`]; there {
+		t.Error("a half that does not run has figures")
+	}
+	if got := text(t, &engine.Snapshot{}, config.MetricsServer); strings.Contains(got, "sluice_sync") {
+		t.Error("it is told of without lvs_sync_daemon")
+	}
+}
+
 // TestNoScriptArgumentIsTold: they may be secret.
 func TestNoScriptArgumentIsTold(t *testing.T) {
 	cfg := farm(1, 1)

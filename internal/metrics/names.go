@@ -64,6 +64,12 @@ var (
 	overrides        = family{"sluice_overrides", gauge, "Commands of operators that are in force."}
 	overrideOldest   = family{"sluice_override_oldest_seconds", gauge, "How long the oldest command of an operator has been in force; 0 without one."}
 
+	syncWanted    = family{"sluice_sync_daemon_wanted", gauge, "Whether lvs_sync_daemon asks for this half, master or backup; this and what follows only where it stands."}
+	syncUp        = family{"sluice_sync_daemon_up", gauge, "Whether the kernel runs this half."}
+	syncUndecided = family{"sluice_sync_daemon_undecided", gauge, "Whether the track file that says which half is to run holds no number, so that what runs is left."}
+	syncQueue     = family{"sluice_sync_daemon_queue_bytes", gauge, "What waits in the half's sockets, to be sent or to be taken in; only while it runs."}
+	syncDrops     = family{"sluice_sync_daemon_receive_drops_total", counter, "Messages that the half's sockets had no room for, since it was started; only while it runs."}
+
 	virtualServers = family{"sluice_virtual_servers", gauge, "Virtual servers in the configuration."}
 	suspended      = family{"sluice_virtual_servers_suspended", gauge, "Virtual servers of which nothing is checked, by ha_suspend."}
 

@@ -94,7 +94,8 @@ func everything() *engine.Snapshot {
 	took := engine.Histogram{Bounds: []time.Duration{time.Second}}
 	checks := engine.Checks{Kind: "TCP_CHECK", Took: took}
 	checks.FailedAt[checker.StageConnect] = 1
-	return &engine.Snapshot{Edge: &engine.Edge{}, Checks: []engine.Checks{checks}, VirtualServers: []engine.VirtualServer{vs, mark, group}, Measured: &engine.Measured{
+	backup := engine.SyncHalf{State: "backup", Traffic: &engine.SyncTraffic{}}
+	return &engine.Snapshot{Edge: &engine.Edge{}, Sync: &engine.Sync{Halves: []engine.SyncHalf{{State: "master"}, backup}}, Checks: []engine.Checks{checks}, VirtualServers: []engine.VirtualServer{vs, mark, group}, Measured: &engine.Measured{
 		Operations: []engine.Operations{{Kind: "add_service"}}, Calls: []engine.KernelCall{{Kind: "batch", Took: took}},
 	}}
 }

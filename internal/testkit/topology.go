@@ -63,8 +63,15 @@ func NewNATOn(t T, d *NS, backends int) *Topology {
 // backend's lo, replies go to the client without passing the director.
 func NewDR(t T, backends int) *Topology {
 	t.Helper()
-	top := newTopology(t, NewNS(t, "director"), backends)
-	segment := NewNS(t, "segment")
+	top, _ := newDR(t, backends)
+	return top
+}
+
+// newDR is NewDR with the namespace that has the segment's bridge br.
+func newDR(t T, backends int) (top *Topology, segment *NS) {
+	t.Helper()
+	top = newTopology(t, NewNS(t, "director"), backends)
+	segment = NewNS(t, "segment")
 	segment.bridge(t, "br")
 	segment.plugAs(t, "br", top.Director, "front")
 	segment.plug(t, "br", top.Client)
@@ -85,7 +92,7 @@ func NewDR(t T, backends int) *Topology {
 			"route add 192.0.2.0/24 dev eth0", "route add 2001:db8::/64 dev eth0")
 	}
 	top.Client.IP(t, "route add 10.0.0.0/24 dev eth0", "route add fd00::/64 dev eth0")
-	return top
+	return top, segment
 }
 
 // newTopology makes the namespaces and what both kinds share.

@@ -226,6 +226,7 @@ func (p *printer) head(s *engine.Snapshot) {
 	if differ != "" {
 		p.line("%s", differ)
 	}
+	p.sync(s.Sync)
 	p.overrides(s.Overrides)
 	if s.Overdue >= time.Second {
 		p.line("%s: the most overdue check is %s late", p.color(bad, "checks are late"), compact(s.Overdue))
