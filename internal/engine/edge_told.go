@@ -43,7 +43,7 @@ type VIP struct {
 // MissingAddress is one that should be on its device and is not.
 type MissingAddress struct {
 	Address string `json:"address"` // the address
-	Reason  string `json:"reason"` // why it is not
+	Reason  string `json:"reason"`  // why it is not
 }
 
 // toldVIP is what is told of a virtual server's addresses.
