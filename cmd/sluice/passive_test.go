@@ -57,7 +57,7 @@ func TestPassive(t *testing.T) {
 		"on with nothing":     {args: []string{"on"}, is: control.Passive{}, says: "nothing of it is in the table"},
 		"off":                 {args: []string{"off"}, is: control.Passive{Passive: true, VirtualServers: 3}, says: "passive no longer: 3 virtual servers come back"},
 		"off by half":         {args: []string{"off"}, is: control.Passive{Passive: true}, keyword: true, status: exitRefused, says: "still passive by passive on"},
-		"on by two": {args: []string{"on"}, is: busy, keyword: true, says: "passive by passive on, and by root"},
+		"on by two":           {args: []string{"on"}, is: busy, keyword: true, says: "passive by passive on, and by root"},
 		"refused":             {args: []string{"on"}, failure: &engine.CommandError{Code: engine.CodeRefused, Message: "observe mode"}, status: exitRefused, says: "observe mode"},
 		"broken":              {args: []string{"on"}, failure: errors.New("loop"), status: exitUnreachable, says: "loop"},
 		"waited":              {args: []string{"on", "--wait"}, is: control.Passive{VirtualServers: 3}, says: "drained, nothing of it is in the table"},
