@@ -12,8 +12,13 @@
 //
 // A stop that a signal asked for begins with withdraw_delay: /readyz and /vs/NAME answer
 // 503, everything else goes on, and only then the table is touched. What announces the
-// addresses withdraws them before their services drain. A second signal cuts that short
-// too; a handover has none of it.
+// addresses withdraws them before their services drain. Addresses that are ours go at its
+// begin, and vip_delay is waited for too. A second signal cuts that short; a handover has
+// none of it, and with on_stop keep the addresses stay.
+//
+// What is around the table (addresses, guard, marks) ends after the engine, whose last
+// wishes it works off, and the ways of check_via after that. A marker in the state folder
+// says to the next process that there is something to look after.
 //
 // A handover is a stop that leaves the table and the state for the next process,
 // whatever on_stop says. Its exit status, 75, has systemd start that at once. The
@@ -53,6 +58,7 @@ import (
 	"github.com/sluice-lb/sluice/internal/config/keyword"
 	"github.com/sluice-lb/sluice/internal/config/syntax"
 	"github.com/sluice-lb/sluice/internal/control"
+	"github.com/sluice-lb/sluice/internal/edge"
 	"github.com/sluice-lb/sluice/internal/engine"
 	"github.com/sluice-lb/sluice/internal/event"
 	"github.com/sluice-lb/sluice/internal/host"
@@ -180,6 +186,7 @@ type daemon struct {
 	memory  *memory
 	table   *table
 	lanes   *lanes
+	around  *surroundings
 	control *control.Server
 
 	reloadFile  reloadFile
@@ -191,8 +198,9 @@ type daemon struct {
 	missing atomic.Pointer[[]host.Missing]
 	// detail is metrics_detail.
 	detail atomic.Int32
-	// withdrawDelay is withdraw_delay.
-	withdrawDelay atomic.Int64
+	// withdrawDelay is withdraw_delay, vipDelay vip_delay, and keep on_stop keep.
+	withdrawDelay, vipDelay atomic.Int64
+	keep                    atomic.Bool
 
 	store *store
 	// handing is closed when the daemon is to end by a handover.
@@ -219,18 +227,22 @@ func newDaemon(opts Options, cfg *config.Config, found diag.List) (*daemon, erro
 	d.dumps = newDumps(d.log)
 	d.web = d.newWeb()
 	d.settle(cfg)
-	d.lanes = newLanes(d.log, opts.Observe, opts.StateDir)
-	made := &probes{misc: misc.Options{Identity: d.outward.identity, Warn: d.outward.unsafe}, expiry: d.expiryLog(), lanes: d.lanes}
-	d.table = &table{log: d.log, config: cfg, observe: opts.Observe, global: cfg.Global}
 	if opts.StateDir != "" && !opts.Observe {
 		d.store = openStore(d.log, opts.StateDir)
 	}
+	if _, err := config.Assign(cfg, engine.SavedMarks(d.store.before())); err != nil {
+		return nil, errors.Join(err, d.store.close())
+	}
+	d.lanes = newLanes(d.log, opts.Observe, opts.StateDir)
+	made := &probes{misc: misc.Options{Identity: d.outward.identity, Warn: d.outward.unsafe}, expiry: d.expiryLog(), lanes: d.lanes}
+	d.table = &table{log: d.log, config: cfg, observe: opts.Observe, global: cfg.Global}
 	options := engine.Options{
 		Log: d.log, Version: build.String(), ConfigFile: opts.File, Observe: opts.Observe,
 		Dial: d.table.dial, Read: d.table.read, Probe: made.make, Scheduler: d.sched, Files: d.files, Notify: d.outward.tell, Pace: d.pace, SyncSockets: d.table.syncSockets,
 		Draining: func(text string, left time.Duration) { d.tell(d.notify.Extend(left, text)) },
 	}
 	d.store.tell(&options)
+	d.around = newSurroundings(d.log, opts, cfg, &options, func(r edge.Report) { d.engine.Edge(r) })
 	d.engine = engine.New(options)
 	d.web.Overview, d.web.Status = d.engine.Overview, d.engine.Status
 	d.files.emit, d.dumps.status = d.engine.FileValue, d.engine.Status
@@ -265,6 +277,7 @@ func (d *daemon) run(ctx context.Context, signals <-chan os.Signal) error {
 	if err := d.engine.Start(ctx, d.config); err != nil {
 		return err
 	}
+	d.around.start()
 	// What tells of changes ends last: the engine still tells at its end.
 	outward, endOutward := context.WithCancel(context.WithoutCancel(ctx))
 	outwardDone := make(chan error, 2)
@@ -311,7 +324,7 @@ func (d *daemon) run(ctx context.Context, signals <-chan os.Signal) error {
 	group.Go(func() error {
 		defer cancel()
 		if d.signals(gctx, signals) {
-			d.withdraw(gctx, signals)
+			d.withdraw(gctx, signals, d.retract)
 		}
 		go d.again(signals, over)
 		endChecks()
@@ -325,12 +338,14 @@ func (d *daemon) run(ctx context.Context, signals <-chan os.Signal) error {
 		d.memory.settle()
 	}
 	err = group.Wait()
+	d.around.end(d.stays())
 	endOutward()
 	err = errors.Join(err, <-outwardDone, <-outwardDone)
 	g = d.config.Global
 	if d.handed() {
 		g.ShutdownScript = nil
-	} else if g.OnStop != config.OnStopKeep {
+	}
+	if !d.stays() {
 		d.lanes.release(context.WithoutCancel(ctx))
 	}
 	d.runScript(context.WithoutCancel(ctx), "shutdown_script", g.ShutdownScript, g.ShutdownTimeout)
@@ -370,6 +385,8 @@ func (d *daemon) settle(cfg *config.Config) {
 	d.web.Configure(cfg.Global.HTTPListen)
 	d.web.ConfigureAdmin(cfg.Global.HTTPAdmin)
 	d.withdrawDelay.Store(int64(cfg.Global.WithdrawDelay))
+	d.vipDelay.Store(int64(cfg.Global.VIPDelay))
+	d.keep.Store(cfg.Global.OnStop == config.OnStopKeep)
 }
 
 // ended makes an orderly end of a part no error.
@@ -471,6 +488,9 @@ func (d *daemon) reload(ctx context.Context) engine.Reload {
 	err := usable(found, d.opts.Strict)
 	if err == nil {
 		err = d.acceptable(cfg, found)
+	}
+	if err == nil {
+		_, err = config.Assign(cfg, engine.MarksOf(d.config))
 	}
 	if err != nil {
 		d.log.Error("Reload refused, configuration unchanged", event.Key, event.ReloadRefused, "file", d.opts.File, "err", err)

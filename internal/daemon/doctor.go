@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-lb/sluice/internal/control"
 	"github.com/sluice-lb/sluice/internal/doctor"
 	"github.com/sluice-lb/sluice/internal/host"
+	"github.com/sluice-lb/sluice/internal/host/filter"
 	"github.com/sluice-lb/sluice/pkg/ipvs"
 )
 
@@ -33,7 +34,7 @@ type DoctorOptions struct {
 // Doctor examines this machine for a configuration and for the daemon that runs, if
 // one does. It changes nothing. The error is that of a configuration of no use.
 func Doctor(ctx context.Context, opts DoctorOptions) (*doctor.Report, error) {
-	in := doctor.Input{Version: build.String(), Socket: opts.Socket, StateDir: DefaultStateDir, File: opts.File}
+	in := doctor.Input{Version: build.String(), Socket: opts.Socket, StateDir: DefaultStateDir, File: opts.File, GuardTable: filter.GuardTable}
 	pid := askDaemon(ctx, &in)
 	flags := commandLineOf(pid)
 	if flags.stateDir != nil {

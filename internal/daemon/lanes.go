@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -15,9 +13,6 @@ import (
 	"github.com/sluice-lb/sluice/internal/event"
 	"github.com/sluice-lb/sluice/internal/host/lane"
 )
-
-// laneMark is the file of the state folder that says that there are lanes in the kernel.
-const laneMark = "check_via"
 
 // lanePatience bounds what a start or a reload waits for the kernel.
 const lanePatience = 30 * time.Second
@@ -38,20 +33,8 @@ func newLanes(log *slog.Logger, observe bool, stateDir string) *lanes {
 	o := lane.Options{Manage: l.manage.Load, Changed: l.changed, Set: func(name, value, was, why string) {
 		log.Info("Sysctl set", event.Key, event.KernelSet, "sysctl", name, "value", value, "was", was, "why", why)
 	}}
-	if stateDir != "" {
-		file := filepath.Join(stateDir, laneMark)
-		_, err := os.Stat(file)
-		o.Before = err == nil
-		o.Begin = func() error {
-			return os.WriteFile(file, []byte("rules, routes and tunnels of check_via are in the kernel\n"), 0o600)
-		}
-		o.End = func() error {
-			if err := os.Remove(file); !errors.Is(err, os.ErrNotExist) {
-				return err
-			}
-			return nil
-		}
-	}
+	m := newMarker(stateDir, "check_via", "rules, routes and tunnels of check_via are in the kernel")
+	o.Before, o.Begin, o.End = m.left(), m.begin, m.end
 	l.keeper = lane.New(o)
 	return l
 }

@@ -61,6 +61,9 @@ func (d *daemon) plan(ctx context.Context, req *control.PlanRequest) (*engine.Pl
 	if refusal == nil {
 		refusal = acceptable(running, cfg, errors, found)
 	}
+	if refusal == nil {
+		_, refusal = config.Assign(cfg, engine.MarksOf(running))
+	}
 	if refusal != nil {
 		return &engine.Plan{At: time.Now(), ConfigFile: file, Generation: d.engine.Overview().Generation, Observe: d.opts.Observe, Refused: refusal.Error(), Findings: served(found)}, nil
 	}

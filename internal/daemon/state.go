@@ -49,6 +49,14 @@ func (s *store) tell(o *engine.Options) {
 	}
 }
 
+// before is what an earlier process left, nil for nothing.
+func (s *store) before() *state.State {
+	if s == nil {
+		return nil
+	}
+	return s.saved
+}
+
 // run writes until the context ends, then what is left, and gives the folder back.
 // The context must outlive the engine's.
 func (s *store) run(ctx context.Context) error {

@@ -211,10 +211,13 @@ func TestTheWithdrawalEnds(t *testing.T) {
 		signal os.Signal
 		handed bool
 		delay  time.Duration
+		vips   time.Duration
 		want   time.Duration
 	}{
 		"at its time":            {delay: delay, want: delay},
 		"off":                    {},
+		"for the addresses":      {vips: delay, want: delay},
+		"for who asks":           {vips: time.Second, delay: delay, want: delay},
 		"by a second signal":     {after: 3 * time.Second, signal: unix.SIGTERM, delay: delay, want: 3 * time.Second},
 		"by an interrupt":        {after: 7 * time.Second, signal: unix.SIGINT, delay: delay, want: 7 * time.Second},
 		"not by the same signal": {after: time.Millisecond, signal: unix.SIGTERM, delay: delay, want: delay},
@@ -237,7 +240,7 @@ func TestTheWithdrawalEnds(t *testing.T) {
 					}
 				}()
 				begun := time.Now()
-				d.withdraw(t.Context(), signals)
+				d.withdraw(t.Context(), signals, func(context.Context) time.Duration { return tt.vips })
 				if took := time.Since(begun); took != tt.want {
 					t.Errorf("took %v, want %v", took, tt.want)
 				}

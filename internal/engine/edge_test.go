@@ -249,16 +249,38 @@ func TestLostQuorum(t *testing.T) {
 // from serving for longer than that.
 func TestLostQuorumNeverReported(t *testing.T) {
 	edged(t, func(r *rig) {
-		r.start(withVIP(sorry(conf(1, 2)), config.VIPQuorum))
+		cfg := withVIP(sorry(conf(1, 2)), config.VIPQuorum)
+		cfg.VirtualServers[0].Quorum = 2
+		r.start(cfg)
 		r.pass(time.Minute)
 		r.ground.stuck = true
-		r.failing()
+		r.farm.set(1, checker.Failed, "refused")
 		for r.ground.said(vsKey) != "guard local 80/tcp" {
 			r.pass(50 * time.Millisecond)
 		}
 		r.pass(5900 * time.Millisecond)
-		r.want("")
+		r.want("2:1")
 		r.pass(101 * time.Millisecond)
+		r.want("9:1")
+		r.stop(nil)
+	})
+}
+
+// TestEmptyPoolWaitsForNoAddress: where nobody healthy is left there is nothing to be
+// withdrawn, and the sorry server comes at once.
+func TestEmptyPoolWaitsForNoAddress(t *testing.T) {
+	edged(t, func(r *rig) {
+		cfg := withVIP(sorry(conf(1, 2)), config.VIPQuorum)
+		cfg.Global.VIPDelay = time.Hour
+		r.start(cfg)
+		r.pass(time.Minute)
+		r.ground.stuck = true
+		r.farm.set(1, checker.Failed, "refused")
+		r.pass(11 * time.Second)
+		r.want("2:1")
+		r.farm.set(2, checker.Failed, "refused")
+		r.pass(11 * time.Second)
+		r.wish("guard local 80/tcp")
 		r.want("9:1")
 		r.stop(nil)
 	})

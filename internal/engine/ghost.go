@@ -217,6 +217,12 @@ func (e *Engine) release(now time.Time) {
 	for vs := range x.waiting {
 		v := vs.vip
 		withheld := e.passive.on && !vs.withheld
+		if v.lost && vs.Sum() == 0 {
+			// Nobody healthy is there to be withdrawn, and an empty pool must not wait.
+			v.lost = false
+			e.touched[vs] = true
+			e.must(e.applier.Quorum(vs.Config.Key, framework.QuorumLost))
+		}
 		switch {
 		case !v.lost && !withheld && !v.stays:
 			delete(x.waiting, vs)
