@@ -14,19 +14,20 @@ import (
 // unused are the fields of the configuration's model that nothing outside of
 // internal/config reads, each with the reason why that is right.
 var unused = map[string]string{
-	"VirtualServer.SNMPName":    "there is no SNMP agent; the word is accepted in silence",
-	"TrackFile.Weight":          "inherited by each TrackFileUse",
-	"TrackFile.Reverse":         "inherited by each TrackFileUse",
-	"VirtualServer.VirtualHost": "inherited by HTTP.VirtualHost and SNIVirtualHost",
-	"HTTP.FastRecovery":         "it decides Rise, which is read",
-	"Global.DrainTimeout":       "inherited by each VirtualServer",
-	"Global.UDPDrainTimeout":    "inherited by each VirtualServer",
-	"VSKey.Family":              "keys are compared whole",
-	"SyncDaemon.Instance":       "whether it is set decides State, which is read",
-	"RealServer.Handed":         "its fields say",
-	"Handed.Alpha":              "inherited by each Checker",
-	"Handed.VirtualHost":        "inherited by HTTP.VirtualHost",
-	"Handed.SNMPName":           "there is no SNMP agent; the word is accepted in silence",
+	"VirtualServer.SNMPName":     "there is no SNMP agent; the word is accepted in silence",
+	"TrackFile.Weight":           "inherited by each TrackFileUse",
+	"TrackFile.Reverse":          "inherited by each TrackFileUse",
+	"VirtualServer.VirtualHost":  "inherited by HTTP.VirtualHost and SNIVirtualHost",
+	"HTTP.FastRecovery":          "it decides Rise, which is read",
+	"Global.DrainTimeout":        "inherited by each VirtualServer",
+	"Global.UDPDrainTimeout":     "inherited by each VirtualServer",
+	"VirtualServer.VIPAddresses": "Addresses has them",
+	"VSKey.Family":               "keys are compared whole",
+	"SyncDaemon.Instance":        "whether it is set decides State, which is read",
+	"RealServer.Handed":          "its fields say",
+	"Handed.Alpha":               "inherited by each Checker",
+	"Handed.VirtualHost":         "inherited by HTTP.VirtualHost",
+	"Handed.SNMPName":            "there is no SNMP agent; the word is accepted in silence",
 }
 
 // TestEveryFieldOfTheModelIsRead: a keyword that fills a field which nobody reads

@@ -22,7 +22,7 @@ func (d *daemon) retract(ctx context.Context) time.Duration {
 		return 0
 	}
 	if err := d.engine.Withdraw(ctx); err != nil && ctx.Err() == nil {
-		d.log.Warn("Stopping, though it is not known whether the addresses are gone", event.Key, event.Stopping, "err", err)
+		d.log.Error("Stopping, though it is not known whether the addresses are off their devices", event.Key, event.KernelUnset, "err", err)
 	}
 	return time.Duration(d.vipDelay.Load())
 }
