@@ -68,7 +68,7 @@ func (g *aggregate) set(key config.VSKey, w *Wish) {
 func (g *aggregate) count(w *Wish, by int) {
 	for _, a := range w.Addresses {
 		c := g.claim(a)
-		if w.Device != "" && (w.Announce || w.Local) {
+		if w.Device != "" {
 			c.use(w.Device, w.Announce, by)
 			if w.Local {
 				c.local += by

@@ -127,6 +127,8 @@ func placeText(p Place) string {
 		return "on " + p.Device
 	case p.Local:
 		return "local"
+	case p.Device != "":
+		return "off " + p.Device
 	}
 	return "gone"
 }

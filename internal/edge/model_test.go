@@ -66,7 +66,7 @@ func modelWant(all map[config.VSKey]*Wish) (places map[netip.Addr]Place, guard m
 				guarded[a] = true
 				guard[a.String()] = true
 			}
-			if w.Device == "" || !w.Announce && !w.Local {
+			if w.Device == "" {
 				continue
 			}
 			p := places[a]

@@ -250,9 +250,6 @@ func (k *Keeper) moves() map[netip.Addr]Place {
 		} else {
 			delete(k.held, a)
 		}
-		if !p.Announce && !p.Local {
-			p = Place{}
-		}
 		if p == k.placed[a] {
 			return
 		}

@@ -85,6 +85,9 @@ type Addresses interface {
 
 // Place is where an address should be. The zero value is nowhere.
 type Place struct {
+	// Device is where it may come to be: as long as any address names a device of ours it
+	// stays, whether anything is on it or not. What looks at it (a routing daemon, settings
+	// of the device) need not begin anew with each quorum.
 	Device string
 	// Announce: on the device. Local: taken in without being there.
 	Announce, Local bool

@@ -246,7 +246,13 @@ func (w *work) wholesale(ops []op) []op {
 		if n < wholesale || !w.v.m.links[index].ours() || n != w.v.m.count(index) || w.v.k.write([]op{{do: dropLink, index: index}})[0] != nil {
 			continue
 		}
+		name := w.v.m.links[index].name
 		delete(w.v.m.links, index)
+		if w.v.uses[name] > 0 {
+			if _, err := w.device(name); err != nil {
+				w.stale = true
+			}
+		}
 		ops = slices.DeleteFunc(ops, func(o op) bool {
 			if o.index == index {
 				w.v.m.drop(o.addr, index)

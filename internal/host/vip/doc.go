@@ -35,7 +35,7 @@
 // never on none.
 //
 // Where hundreds of addresses leave a device of ours bare, the device goes and is made anew
-// when it is needed: removing 10,000 addresses one by one takes seconds.
+// at once if it is still named: removing 10,000 addresses one by one takes seconds.
 //
 // Many messages are one send, and only the last asks for an acknowledgment: the kernel
 // works on them in order and says which of them failed, by sequence number. Answers that

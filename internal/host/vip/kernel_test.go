@@ -170,6 +170,15 @@ func TestKernelVIPLife(t *testing.T) {
 	if got, want := devices(t, ns), "sluice1 up "+Alias; got != want {
 		t.Errorf("devices %q, want %q", got, want)
 	}
+	// As long as it is named it stays, with nothing on it.
+	named := map[netip.Addr]edge.Place{}
+	for _, a := range list {
+		named[a] = edge.Place{Device: "sluice1"}
+	}
+	synced(t, again, named)
+	if got, want := devices(t, ns), "sluice1 up "+Alias; got != want || len(onDevice(t, ns, "sluice1")) != 0 {
+		t.Errorf("devices %q, want %q and nothing on it", got, want)
+	}
 	synced(t, again, nil)
 	if got := devices(t, ns); got != "" {
 		t.Errorf("devices left: %q", got)

@@ -156,6 +156,11 @@ func TestModel(t *testing.T) {
 				if l, ok := k.m.links[o.index]; ok && !l.ours() {
 					return "not our device"
 				}
+				for _, p := range want {
+					if p.Device == k.m.links[o.index].name {
+						return "it is named"
+					}
+				}
 			case dropAddress:
 				if others[fmt.Sprint(o.addr, o.index)] {
 					return "not ours"
@@ -225,7 +230,7 @@ func TestModel(t *testing.T) {
 				change := map[netip.Addr]edge.Place{}
 				for range rapid.IntRange(1, 4).Draw(t, "changes") {
 					p := edge.Place{Device: rapid.SampledFrom(names).Draw(t, "on"), Announce: rapid.Bool().Draw(t, "announce"), Local: rapid.Bool().Draw(t, "local")}
-					if !p.Announce && !p.Local {
+					if !p.Announce && !p.Local && rapid.Bool().Draw(t, "gone") {
 						p = edge.Place{}
 					}
 					a := rapid.SampledFrom(list).Draw(t, "address")
@@ -261,8 +266,8 @@ func TestModel(t *testing.T) {
 				t.Fatalf("%s is on another device: %v, and missing: %v", a, elsewhere, missing[a])
 			case p.Announce && !elsewhere && (!ok || !on.up() || !k.m.at(a, on.index) || len(k.m.addrs[a]) != 1 || k.m.routes[a]):
 				t.Fatalf("%s wants %+v and is at %+v, route %v", a, p, k.m.addrs[a], k.m.routes[a])
-			case !p.Announce && !k.m.routes[a]:
-				t.Fatalf("%s has no route", a)
+			case !p.Announce && p.Local != k.m.routes[a]:
+				t.Fatalf("%s wants %+v, route %v", a, p, k.m.routes[a])
 			}
 		}
 		for a, spots := range k.m.addrs {

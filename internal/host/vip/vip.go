@@ -108,7 +108,7 @@ func (v *Addresses) wish(a netip.Addr, p edge.Place) {
 		}
 		delete(v.want, a)
 	}
-	if p.Announce || p.Local {
+	if p != (edge.Place{}) {
 		v.want[a] = p
 		v.uses[p.Device]++
 	}
