@@ -147,15 +147,32 @@ func (vs *VirtualServer) Destination(rs config.RSKey, s ipvs.ServiceKey) (ipvs.D
 	return at(vs.Servers[i].Dest, s).DestinationKey, true
 }
 
-func service(c *config.VirtualServer, e config.Entry) ipvs.Service {
-	s := ipvs.Service{Scheduler: c.Scheduler, Timeout: c.Persistence}
-	s.Family = family(e.Family)
-	if e.FWMark != 0 {
-		s.FWMark = e.FWMark
-	} else {
-		s.Addr, s.Port = e.Addr.Addr().Unmap(), e.Addr.Port()
-		s.Protocol = protocol(c.Protocol)
+// Carried returns what the mark of a virtual server carries, as the keys of the services
+// that there would be without it.
+func Carried(c *config.VirtualServer) (keys []ipvs.ServiceKey) {
+	if c.Mark == 0 {
+		return nil
 	}
+	for _, e := range c.Entries {
+		if e.FWMark == 0 {
+			keys = append(keys, key(c, e))
+		}
+	}
+	return keys
+}
+
+func key(c *config.VirtualServer, e config.Entry) ipvs.ServiceKey {
+	k := ipvs.ServiceKey{Family: family(e.Family)}
+	if e.FWMark != 0 {
+		k.FWMark = e.FWMark
+		return k
+	}
+	k.Addr, k.Port, k.Protocol = e.Addr.Addr().Unmap(), e.Addr.Port(), protocol(c.Protocol)
+	return k
+}
+
+func service(c *config.VirtualServer, e config.Entry) ipvs.Service {
+	s := ipvs.Service{ServiceKey: key(c, e), Scheduler: c.Scheduler, Timeout: c.Persistence}
 	set := func(on bool, f ipvs.Flags) {
 		if on {
 			s.Flags |= f

@@ -37,6 +37,15 @@ type Mapped struct {
 	Addr     netip.AddrPort
 }
 
+// Service is the key of the service that it would be without a mark.
+func (m Mapped) Service() ipvs.ServiceKey {
+	k := ipvs.ServiceKey{Family: ipvs.INET, Protocol: m.Protocol, Addr: m.Addr.Addr(), Port: m.Addr.Port()}
+	if k.Addr.Is6() {
+		k.Family = ipvs.INET6
+	}
+	return k
+}
+
 // Wishes is what the engine hands over after a turn. A nil wish is that of a virtual
 // server that is no more.
 type Wishes struct {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sluice-lb/sluice/internal/apply"
 	"github.com/sluice-lb/sluice/internal/config"
 	"github.com/sluice-lb/sluice/internal/edge"
 	"github.com/sluice-lb/sluice/pkg/ipvs"
@@ -219,14 +220,11 @@ func (e *Engine) wish(vs *server) (w *edge.Wish, final bool) {
 	}
 	w.Local = there && vc.VIP.Device != ""
 	w.Guard = vc.VIP.Guard && (there || !vs.withheld)
-	if vc.Mark != 0 {
-		for _, en := range vc.Entries {
-			if en.Addr.IsValid() && open[familyIndex(en.Family == config.IPv6)] {
-				to := netip.AddrPortFrom(en.Addr.Addr().Unmap(), en.Addr.Port())
-				w.Mapped = append(w.Mapped, edge.Mapped{Protocol: protocolOfKernel(vc.Protocol), Addr: to})
-				// The guard sees addresses and ports, and no mark.
-				w.Services = append(w.Services, ipvs.ServiceKey{Family: familyOf(to.Addr()), Protocol: protocolOfKernel(vc.Protocol), Addr: to.Addr(), Port: to.Port()})
-			}
+	for _, k := range apply.Carried(vc) {
+		if open[familyIndex(k.Family == ipvs.INET6)] {
+			w.Mapped = append(w.Mapped, edge.Mapped{Protocol: k.Protocol, Addr: netip.AddrPortFrom(k.Addr, k.Port)})
+			// The guard sees addresses and ports, and no mark.
+			w.Services = append(w.Services, k)
 		}
 	}
 	return w, final
@@ -241,25 +239,6 @@ func (e *Engine) open(k ipvs.ServiceKey) bool {
 func familyIndex(v6 bool) int {
 	if v6 {
 		return 1
-	}
-	return 0
-}
-
-func familyOf(a netip.Addr) ipvs.Family {
-	if a.Is6() {
-		return ipvs.INET6
-	}
-	return ipvs.INET
-}
-
-func protocolOfKernel(p config.Protocol) ipvs.Protocol {
-	switch p {
-	case config.TCP:
-		return ipvs.TCP
-	case config.UDP:
-		return ipvs.UDP
-	case config.SCTP:
-		return ipvs.SCTP
 	}
 	return 0
 }

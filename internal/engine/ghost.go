@@ -138,7 +138,7 @@ func (e *Engine) haunt(changed map[config.VSKey]*edge.Wish, now time.Time) {
 				w.Mapped = g.mapped
 				w.Services = nil
 				for _, m := range g.mapped {
-					w.Services = append(w.Services, ipvs.ServiceKey{Family: familyOf(m.Addr.Addr()), Protocol: m.Protocol, Addr: m.Addr.Addr(), Port: m.Addr.Port()})
+					w.Services = append(w.Services, m.Service())
 				}
 			}
 		}
