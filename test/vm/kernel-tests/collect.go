@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 )
 
 // collector passes a test stream through and counts what it says. Only results
@@ -18,6 +19,39 @@ type collector struct {
 	ran             map[string]int // tests with a result, by package
 	passed          int
 	failed, skipped []string
+}
+
+// lines passes whole lines on, with a prefix that tells several guests apart.
+type lines struct {
+	out    io.Writer
+	lock   *sync.Mutex // of out
+	prefix string
+	part   []byte
+}
+
+// Write implements io.Writer.
+func (l *lines) Write(p []byte) (int, error) {
+	l.part = append(l.part, p...)
+	end := bytes.LastIndexByte(l.part, '\n') + 1
+	if end == 0 {
+		return len(p), nil
+	}
+	text := make([]byte, 0, end)
+	for line := range bytes.Lines(l.part[:end]) {
+		text = append(append(text, l.prefix...), line...)
+	}
+	l.part = append(l.part[:0], l.part[end:]...)
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	_, err := l.out.Write(text)
+	return len(p), err
+}
+
+// flush passes on what is there of a line.
+func (l *lines) flush() {
+	if len(l.part) > 0 {
+		_, _ = l.Write([]byte("\n"))
+	}
 }
 
 // Write implements io.Writer.

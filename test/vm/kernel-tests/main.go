@@ -25,6 +25,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -116,21 +117,32 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	if place == machine.Host {
 		execute = machine.RunHost
 	}
-	var errs []error
-	var summaries strings.Builder
-	for _, kernel := range o.kernels {
-		results := &collector{out: out}
-		status, err := execute(ctx, machine.Config{
-			Command: []string{"/bin/sh", script}, Limit: o.limit, Suite: kernel, MemoryMB: o.memoryMB,
-			Output: results, Log: os.Stderr,
+	// Several kernels at a time: most of a guest's time is waiting.
+	var lock sync.Mutex
+	errs, summaries := make([]error, len(o.kernels)), make([]string, len(o.kernels))
+	var all sync.WaitGroup
+	for i, kernel := range o.kernels {
+		all.Go(func() {
+			runtime.LockOSThread() // as in main
+			to := &lines{out: out, lock: &lock}
+			if len(o.kernels) > 1 {
+				to.prefix = kernel + "| "
+			}
+			results := &collector{out: to}
+			status, err := execute(ctx, machine.Config{
+				Command: []string{"/bin/sh", script}, Limit: o.limit, Suite: kernel, MemoryMB: o.memoryMB,
+				Output: results, Log: os.Stderr,
+			})
+			results.flush()
+			to.flush()
+			summaries[i] = fmt.Sprintf("%s: %s\n", label(kernel), results.summary())
+			if err = errors.Join(err, results.verdict(packages, o.pattern), statusError(status)); err != nil {
+				errs[i] = fmt.Errorf("%s: %w", label(kernel), err)
+			}
 		})
-		results.flush()
-		fmt.Fprintf(&summaries, "%s: %s\n", label(kernel), results.summary())
-		if err = errors.Join(err, results.verdict(packages, o.pattern), statusError(status)); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", label(kernel), err))
-		}
 	}
-	fmt.Fprint(out, summaries.String())
+	all.Wait()
+	fmt.Fprint(out, strings.Join(summaries, ""))
 	return errors.Join(errs...)
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"io"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -125,5 +126,25 @@ func TestChooseNamed(t *testing.T) {
 	}
 	if _, _, err = choose(t.Context(), options{where: "host", kernels: []string{"trixie"}}); err == nil || !strings.Contains(err.Error(), "trixie") {
 		t.Errorf("on this host: %v, want an error that names the kernel", err)
+	}
+}
+
+// TestLinesOfSeveralGuests stay whole, and say whose they are.
+func TestLinesOfSeveralGuests(t *testing.T) {
+	var out strings.Builder
+	var lock sync.Mutex
+	a, b := &lines{out: &out, lock: &lock, prefix: "a| "}, &lines{out: &out, lock: &lock, prefix: "b| "}
+	for _, w := range []struct {
+		to   *lines
+		text string
+	}{{a, "on"}, {b, "two\nthr"}, {a, "e\n\nfo"}, {b, "ee\n"}, {a, "ur"}} {
+		if n, err := w.to.Write([]byte(w.text)); n != len(w.text) || err != nil {
+			t.Errorf("%d, %v", n, err)
+		}
+	}
+	a.flush()
+	b.flush()
+	if got, want := out.String(), "b| two\na| one\na| \nb| three\na| four\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
