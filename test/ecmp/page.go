@@ -6,16 +6,17 @@ import (
 	"strings"
 
 	"github.com/sluice-lb/sluice/test/ecmp/play"
+	"github.com/sluice-lb/sluice/test/page"
 )
 
 // pageFile is what -update writes a part of.
 const pageFile = "docs/scale-out.md"
 
-// What was measured stands between these lines; the rest is written by hand.
-const (
-	begin = "<!-- Measured: \"make test-ecmp ARGS=-update\" writes what follows. -->\n"
-	end   = "<!-- End of what was measured. -->\n"
-)
+// lossFile has the rows of directors with sluice, beside those of one director.
+const lossFile = "docs/zero-loss.md"
+
+// part is what both pages call what is measured here.
+const part = "more-directors"
 
 var kindTitles = map[string]string{
 	play.Sluice: "Directors with sluice",
@@ -23,13 +24,43 @@ var kindTitles = map[string]string{
 }
 
 // update replaces the measured part of the page. Rows of what did not take part stay.
-func update(page string, plan play.Plan, results play.Results) (string, error) {
-	head, rest, ok := strings.Cut(page, begin)
-	old, tail, ok2 := strings.Cut(rest, end)
-	if !ok || !ok2 {
-		return "", fmt.Errorf("%s lacks the lines %q and %q", pageFile, begin, end)
+func update(text string, plan play.Plan, results play.Results) (string, error) {
+	old, err := page.Part(text, part)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", pageFile, err)
 	}
-	return head + begin + measured(old, plan, results) + end + tail, nil
+	return page.Replace(text, part, measured(old, plan, results))
+}
+
+// updateLoss takes the rows of directors with sluice over from the other page, so that
+// there is one truth.
+func updateLoss(text, scaleOut string) (string, error) {
+	all, err := page.Part(scaleOut, part)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", pageFile, err)
+	}
+	_, rows, _ := strings.Cut(all, "\n### "+kindTitles[play.Sluice]+"\n")
+	rows, _, _ = strings.Cut(rows, "\n### ")
+	var b strings.Builder
+	b.WriteString("\n")
+	for line := range strings.Lines(strings.TrimLeft(rows, "\n")) {
+		cells := strings.Split(line, "|")
+		if len(cells) < 5 {
+			break
+		}
+		// Without how many the router moved, and when it knew.
+		if strings.Contains(cells[2], notMeasured) {
+			b.WriteString("|" + cells[1] + "|" + cells[2] + strings.Repeat("| ", len(play.Modes)-1) + "|\n")
+			continue
+		}
+		b.WriteString("|" + cells[1] + "|" + strings.Join(cells[4:], "|"))
+	}
+	b.WriteString("\n")
+	text, err = page.Replace(text, part, b.String())
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", lossFile, err)
+	}
+	return text, nil
 }
 
 func measured(old string, plan play.Plan, results play.Results) string {

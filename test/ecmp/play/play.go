@@ -16,6 +16,9 @@
 //     That is the common case, and the worse one.
 //   - Clients are patient: a connection that a router moves goes on with a
 //     retransmission, seconds later. Only one that never goes on is lost.
+//   - What the machine costs is not the directors': as many short requests as to the
+//     virtual address go past it, to a server's own, and a run in which one of them is
+//     lost is void.
 //   - How many connections the router moves is asked of the router, by its own routing
 //     decision for each connection before and after, not derived from the losses.
 //   - Directors are driven through an interface: by hand, with ip and ipvsadm alone,
@@ -165,6 +168,10 @@ func Run(ctx context.Context, p Plan, log io.Writer) (*Results, error) {
 	for range max(1, p.Parallel) {
 		wg.Go(func() {
 			for j := range queue {
+				if ctx.Err() != nil { // what was measured is worth more than what was not
+					fmt.Fprintf(log, "      %s with %s, directors by %s: no time is left for it\n", j.s.Name, j.mode.Name, j.kind)
+					continue
+				}
 				res := do(ctx, &p, j, log)
 				mu.Lock()
 				results.Runs = append(results.Runs, res)

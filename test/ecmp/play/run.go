@@ -25,6 +25,7 @@ type run struct {
 
 	pulse, long *testkit.Long
 	short       *testkit.Short
+	past        *testkit.Short   // as short, past the virtual address
 	router      *testkit.Process // its routing daemon
 	before      map[int]string
 	// acted says that the scenario has begun, gone which director it takes off the
@@ -99,6 +100,7 @@ func (r *run) play() {
 	}
 	r.before = r.spread(ports)
 	r.known(r.before)
+	r.past = testkit.StartShort(r, r.rig.client, fmt.Sprintf("%v:%d", serverAddr(0), port), r.plan.Short)
 	r.short = testkit.StartShort(r, r.rig.client, service, r.plan.Short)
 	r.pause(synced)
 	r.acted = true
@@ -128,6 +130,11 @@ func (r *run) void() string {
 	if r.pulse != nil {
 		if n := r.pulse.Report().Lost(); n > 0 {
 			return fmt.Sprintf("%d connections past the virtual address were lost too", n)
+		}
+	}
+	if r.past != nil {
+		if n := r.past.Close().Lost(); n > 0 {
+			return fmt.Sprintf("%d short requests past the virtual address were lost too", n)
 		}
 	}
 	return expired(r.router.Lines(), r.gone)
