@@ -78,8 +78,39 @@ func measured(old string, plan play.Plan, results play.Results) string {
 			b.WriteString(row(s, kind, results.Runs, oldRow(old, heading, s)))
 		}
 	}
+	b.WriteString("\n### " + leftTitle + "\n\n| directors |")
+	for _, m := range play.Modes {
+		fmt.Fprintf(&b, " %s |", m.Name)
+	}
+	b.WriteString("\n|---|" + strings.Repeat("---|", len(play.Modes)) + "\n")
+	for _, kind := range []string{play.Sluice, play.Hand} {
+		b.WriteString(leftRow(kind, results.Runs, old))
+	}
 	b.WriteString("\n")
 	return b.String()
+}
+
+// leftTitle is the heading of what a drained director keeps.
+const leftTitle = "Still established at the drained director"
+
+// leftRow is what a drained director keeps of the connections that were moved; the old
+// row where a mode did not take part.
+func leftRow(kind string, runs []play.Result, old string) string {
+	cells := map[string]string{}
+	for _, r := range runs {
+		if r.Kind == kind && r.Left > 0 {
+			cells[r.Mode] = fmt.Sprintf(" %d, then %d |", r.Left, r.Unheard)
+		}
+	}
+	if len(cells) < len(play.Modes) {
+		_, rest, _ := strings.Cut(old, "\n### "+leftTitle+"\n")
+		return findRow(rest, kindTitles[kind], len(play.Modes)-1)
+	}
+	text := "| " + kindTitles[kind] + " |"
+	for _, m := range play.Modes {
+		text += cells[m.Name]
+	}
+	return text + "\n"
 }
 
 // row is a scenario's; the old one where a mode did not take part.
@@ -128,8 +159,14 @@ const notMeasured = "not measured yet"
 func oldRow(old, heading string, s *play.Scenario) string {
 	_, rest, _ := strings.Cut(old, heading)
 	rest, _, _ = strings.Cut(rest, "\n### ")
-	if row := regexp.MustCompile(`(?m)^\| ` + regexp.QuoteMeta(s.Title) + ` \|.*\n`).FindString(rest); row != "" {
+	return findRow(rest, s.Title, len(play.Modes)+1)
+}
+
+// findRow is the row that begins with a title, or one that is not measured, with as many
+// cells behind that.
+func findRow(table, title string, cells int) string {
+	if row := regexp.MustCompile(`(?m)^\| ` + regexp.QuoteMeta(title) + ` \|.*\n`).FindString(table); row != "" {
 		return row
 	}
-	return fmt.Sprintf("| %s | %s |%s\n", s.Title, notMeasured, strings.Repeat(" |", len(play.Modes)+1))
+	return fmt.Sprintf("| %s | %s |%s\n", title, notMeasured, strings.Repeat(" |", cells))
 }

@@ -101,6 +101,11 @@ type Result struct {
 	// afterwards; Noticed is how long it took to, in seconds.
 	Moved   int     `json:"moved"`
 	Noticed float64 `json:"noticed"`
+	// Left are the connections that a drained director held to be established after
+	// the router had moved them, Unheard those that it still did when their clients had
+	// ended them.
+	Left    int `json:"left"`
+	Unheard int `json:"unheard"`
 	// Problems kept the run from being one.
 	Problems []string `json:"problems"`
 	Log      []string `json:"log"`
@@ -188,6 +193,9 @@ func Run(ctx context.Context, p Plan, log io.Writer) (*Results, error) {
 func (r Result) String() string {
 	text := fmt.Sprintf("%-8s %-10s %-6s %4.0fs  long %d/%d (%s)  short %d/%d (%s)  moved %d, router after %.1fs",
 		r.Scenario, r.Mode, r.Kind, r.Took, r.Long.Lost, r.Long.Opened, r.Long.How, r.Short.Lost, r.Short.Opened, r.Short.How, r.Moved, r.Noticed)
+	if r.Left > 0 {
+		text += fmt.Sprintf(", left behind %d, then %d", r.Left, r.Unheard)
+	}
 	for _, p := range r.Problems {
 		text += "\n    " + p
 	}

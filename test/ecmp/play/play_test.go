@@ -109,7 +109,7 @@ func TestJobs(t *testing.T) {
 		t.Errorf("%d jobs", n)
 	}
 	p.Quick = true
-	if n := len(p.jobs()); n != 2*len(Kinds) {
+	if n := len(p.jobs()); n != len(Kinds) {
 		t.Errorf("%d quick jobs", n)
 	}
 }
@@ -124,6 +124,51 @@ func TestPageHasTheConfigurations(t *testing.T) {
 	for name, conf := range map[string]string{"director": directorConf(0), "router": routerConf(3)} {
 		if !strings.Contains(string(b), "```text\n"+conf+"```\n") {
 			t.Errorf("docs/scale-out.md lacks the %s's configuration:\n%s", name, conf)
+		}
+	}
+}
+
+// TestPageHasTheKeywords: a director of the page has every keyword of one that was
+// measured, but those that only make the test quick.
+func TestPageHasTheKeywords(t *testing.T) {
+	t.Parallel()
+	b, err := os.ReadFile("../../../docs/scale-out.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, page, _ := strings.Cut(string(b), "```conf\n")
+	page, _, _ = strings.Cut(page, "```")
+	words := func(conf string) map[string]bool {
+		all := map[string]bool{}
+		for line := range strings.Lines(conf) {
+			if f := strings.Fields(line); len(f) > 0 {
+				all[f[0]] = true
+			}
+		}
+		return all
+	}
+	d := &daemonDirector{machineOf: &machineOf{r: &run{job: job{mode: Mode{Sync: true}}}}, list: []int{0}}
+	onPage := words(page)
+	for w := range words(d.conf()) {
+		if !onPage[w] && w != "drain_interval" && w != "retry" {
+			t.Errorf("the director of docs/scale-out.md has no %s", w)
+		}
+	}
+}
+
+// TestUnfit: a machine that costs the witnesses something excuses a loss, and nothing
+// needs an excuse where there is none.
+func TestUnfit(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		lossless         bool
+		pulses, requests int
+		want             bool
+	}{
+		{false, 0, 0, false}, {false, 1, 0, true}, {false, 0, 1, true}, {true, 6, 6, false},
+	} {
+		if got := unfit(tt.lossless, tt.pulses, tt.requests); (got != "") != tt.want {
+			t.Errorf("%+v: %q", tt, got)
 		}
 	}
 }

@@ -51,7 +51,30 @@ const (
 	// and two seconds for a message that is not full.
 	synced = 3 * time.Second
 	pulses = 6
+	// told is how long the end of a connection may take to the other directors: that
+	// of a message, and as long again.
+	told = 6 * time.Second
 )
+
+// entries counts the connections from these ports that a director holds to be
+// established.
+func (r *run) entries(ns *testkit.NS, ports []int) (n int) {
+	for _, c := range testkit.ReadConns(r, ns) {
+		if c.State == "ESTABLISHED" && slices.Contains(ports, int(c.Client.Port())) {
+			n++
+		}
+	}
+	return n
+}
+
+// unheard counts them once the clients have ended them all.
+func (r *run) unheard(ns *testkit.NS, ports []int) int {
+	for deadline := time.Now().Add(told); ; r.pause(100 * time.Millisecond) {
+		if n := r.entries(ns, ports); n == 0 || time.Now().After(deadline) {
+			return n
+		}
+	}
+}
 
 // logs is what the programs printed, and what the kernel held in the end.
 func (r *run) logs() (lines []string) {
@@ -115,29 +138,41 @@ func (r *run) play() {
 	r.res.Long = Count{rep.Opened, rep.Lost(), how(rep.Losses)}
 	short := r.short.Close()
 	r.res.Short = Count{short.OK + short.Lost(), short.Lost(), how(short.Losses)}
+	if r.s.leaves > 0 {
+		r.res.Left = r.entries(r.rig.directors[r.s.leaves-1], ports)
+	}
 	r.long.Abort()
 	r.pulse.Abort()
+	if r.s.leaves > 0 {
+		r.res.Unheard = r.unheard(r.rig.directors[r.s.leaves-1], ports)
+	}
 }
 
 // void says why a run is no measurement, "" if it is one: the machine was not fit for
-// it. The witnesses are connections past the virtual address, and sessions that ended
-// though nobody touched the director. What fails before the scenario has begun says
-// nothing of it either.
+// it. The witnesses are connections and requests past the virtual address, and sessions
+// that ended though nobody touched the director. What fails before the scenario has begun
+// says nothing of it either.
 func (r *run) void() string {
 	if !r.acted {
 		return "it did not come to its scenario: " + strings.Join(r.Failures, "; ")
 	}
-	if r.pulse != nil {
-		if n := r.pulse.Report().Lost(); n > 0 {
-			return fmt.Sprintf("%d connections past the virtual address were lost too", n)
-		}
-	}
+	lossless := len(r.Failures) == 0 && r.res.Long.Lost == 0 && r.res.Short.Lost == 0
 	if r.past != nil {
-		if n := r.past.Close().Lost(); n > 0 {
-			return fmt.Sprintf("%d short requests past the virtual address were lost too", n)
+		if why := unfit(lossless, r.pulse.Report().Lost(), r.past.Close().Lost()); why != "" {
+			return why
 		}
 	}
 	return expired(r.router.Lines(), r.gone)
+}
+
+// unfit is what the witnesses past the virtual address say, of whom so many were lost.
+// They are not asked where nothing was lost and nothing failed: a bad machine makes that
+// no better.
+func unfit(lossless bool, pulses, requests int) string {
+	if lossless || pulses+requests == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d connections and %d requests past the virtual address were lost too", pulses, requests)
 }
 
 // expired finds a session whose hold time was over, other than with the director that
