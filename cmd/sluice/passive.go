@@ -24,6 +24,11 @@ the table with its last connection. Checks go on. That lasts until sluice passiv
 over reloads and restarts too. What the configuration asks for (the keyword passive,
 by a track file or not) goes on after "off". Without an argument: how it is.
 
+A connection that a router now sends to another director still counts here, until the
+kernel forgets it: without the kernel's sync daemon 15 minutes after its last packet
+here, with it when it ends there. drain_timeout bounds that for all drains, --timeout
+bounds the waiting alone.
+
 Exit statuses:
   0  done, or shown; with --wait: and nothing of it is in the table any more
   1  refused, or off while the configuration says otherwise: still passive

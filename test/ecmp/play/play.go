@@ -90,6 +90,9 @@ type Count struct {
 	How    string `json:"how"` // "reset 10, timeout 1"
 }
 
+// String is "2 of 60 (reset 2)".
+func (c Count) String() string { return fmt.Sprintf("%d of %d (%s)", c.Lost, c.Opened, c.How) }
+
 // Result is one run.
 type Result struct {
 	Scenario string `json:"scenario"`

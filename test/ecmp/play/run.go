@@ -158,8 +158,9 @@ func (r *run) void() string {
 	}
 	lossless := len(r.Failures) == 0 && r.res.Long.Lost == 0 && r.res.Short.Lost == 0
 	if r.past != nil {
-		if why := unfit(lossless, r.pulse.Report().Lost(), r.past.Close().Lost()); why != "" {
-			return why
+		past := r.past.Close()
+		if why := unfit(lossless, r.pulse.Report().Lost(), past.Lost()); why != "" {
+			return fmt.Sprintf("%s (%s), beside %s, %s", why, how(past.Losses), r.res.Long, r.res.Short)
 		}
 	}
 	return expired(r.router.Lines(), r.gone)

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -82,12 +83,11 @@ func (d *daemonDirector) add(server int) {
 func (d *daemonDirector) withdraw() { d.say("1") }
 
 func (d *daemonDirector) empty() {
-	testkit.Eventually(d.r, patience, func() string {
-		if n := d.services(); n > 0 {
-			return fmt.Sprintf("d%d is passive and still has %d services", d.i+1, n)
+	for begun := time.Now(); d.services() > 0; d.r.pause(look) {
+		if time.Since(begun) > patience {
+			d.r.Fatalf("still not after %v: d%d is passive and has %d services", patience, d.i+1, d.services())
 		}
-		return ""
-	})
+	}
 }
 
 func (d *daemonDirector) cut() {} // its checks tell it
