@@ -149,7 +149,7 @@ func (p *Plan) jobs() (all []job) {
 
 // modules are loaded before the first run: loading takes an emulated machine long
 // enough to disturb what is measured.
-var modules = []string{"ip_vs", "ip_vs_mh", "veth", "bridge", "dummy"}
+var modules = []string{"ip_vs", "ip_vs_mh", "veth", "bridge", "dummy", "nf_tables", "nft_reject_inet"}
 
 // Run carries out the plan; log gets a line for each run.
 func Run(ctx context.Context, p Plan, log io.Writer) (*Results, error) {

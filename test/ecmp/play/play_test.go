@@ -4,6 +4,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -163,11 +164,12 @@ func TestUnfit(t *testing.T) {
 	for _, tt := range []struct {
 		lossless         bool
 		pulses, requests int
+		slowest          time.Duration
 		want             bool
 	}{
-		{false, 0, 0, false}, {false, 1, 0, true}, {false, 0, 1, true}, {true, 6, 6, false},
+		{false, 0, 0, 0, false}, {false, 1, 0, 0, true}, {false, 0, 1, 0, true}, {false, 0, 0, 2 * slow, true}, {true, 6, 6, 2 * slow, false},
 	} {
-		if got := unfit(tt.lossless, tt.pulses, tt.requests); (got != "") != tt.want {
+		if got := unfit(tt.lossless, tt.pulses, tt.requests, tt.slowest); (got != "") != tt.want {
 			t.Errorf("%+v: %q", tt, got)
 		}
 	}

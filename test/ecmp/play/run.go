@@ -138,12 +138,17 @@ func (r *run) play() {
 	r.res.Long = Count{rep.Opened, rep.Lost(), how(rep.Losses)}
 	short := r.short.Close()
 	r.res.Short = Count{short.OK + short.Lost(), short.Lost(), how(short.Losses)}
-	if r.s.leaves > 0 {
+	if short.FirstErr != nil {
+		r.res.Short.How += fmt.Sprintf(", first: %v", short.FirstErr)
+	}
+	// By hand alone: sluiced has the kernel forget the connections of what it removes.
+	looked := r.s.leaves > 0 && r.kind == Hand
+	if looked {
 		r.res.Left = r.entries(r.rig.directors[r.s.leaves-1], ports)
 	}
 	r.long.Abort()
 	r.pulse.Abort()
-	if r.s.leaves > 0 {
+	if looked {
 		r.res.Unheard = r.unheard(r.rig.directors[r.s.leaves-1], ports)
 	}
 }
@@ -159,21 +164,24 @@ func (r *run) void() string {
 	lossless := len(r.Failures) == 0 && r.res.Long.Lost == 0 && r.res.Short.Lost == 0
 	if r.past != nil {
 		past := r.past.Close()
-		if why := unfit(lossless, r.pulse.Report().Lost(), past.Lost()); why != "" {
-			return fmt.Sprintf("%s (%s), beside %s, %s", why, how(past.Losses), r.res.Long, r.res.Short)
+		if why := unfit(lossless, r.pulse.Report().Lost(), past.Lost(), past.Slowest); why != "" {
+			return fmt.Sprintf("%s; of those to it, %s and %s", why, r.res.Long, r.res.Short)
 		}
 	}
 	return expired(r.router.Lines(), r.gone)
 }
 
-// unfit is what the witnesses past the virtual address say, of whom so many were lost.
-// They are not asked where nothing was lost and nothing failed: a bad machine makes that
-// no better.
-func unfit(lossless bool, pulses, requests int) string {
-	if lossless || pulses+requests == 0 {
+// slow is what no request takes on a machine that is fit: a third of what it may.
+const slow = time.Second
+
+// unfit is what the witnesses past the virtual address say: how many of them were lost,
+// and the slowest request. They are not asked where nothing was lost and nothing failed: a
+// bad machine makes that no better.
+func unfit(lossless bool, pulses, requests int, slowest time.Duration) string {
+	if lossless || pulses+requests == 0 && slowest < slow {
 		return ""
 	}
-	return fmt.Sprintf("%d connections and %d requests past the virtual address were lost too", pulses, requests)
+	return fmt.Sprintf("past the virtual address %d connections and %d requests were lost too, and the slowest took %v", pulses, requests, slowest.Round(time.Millisecond))
 }
 
 // expired finds a session whose hold time was over, other than with the director that

@@ -32,7 +32,7 @@ func (d *daemonDirector) file(name string) string {
 // servers are in the table in the order of the file, not in that of their first checks.
 func (d *daemonDirector) conf() string {
 	var b strings.Builder
-	b.WriteString("global_defs {\n    vip_device " + device + "\n    vip_follow quorum\n    vip_guard on\n    vip_delay 2\n    passive track_file leave\n    drain_interval 1\n    drain_timeout 3\n")
+	b.WriteString("global_defs {\n    vip_device " + device + "\n    vip_follow quorum\n    vip_guard on\n    vip_delay 5\n    passive track_file leave\n    drain_interval 1\n    drain_timeout 3\n")
 	if d.r.mode.Sync {
 		b.WriteString("    lvs_sync_daemon eth0 id 7\n    lvs_sync_state both\n")
 	}
