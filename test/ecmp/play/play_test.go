@@ -60,6 +60,8 @@ func TestJudge(t *testing.T) {
 		"all is well":            {func(*Result) {}, ""},
 		"a long one is lost":     {func(r *Result) { r.Long.Lost = 1 }, "1 of 60 long-lived"},
 		"a short one is lost":    {func(r *Result) { r.Short.Lost = 1 }, "1 of 50 short"},
+		"which is excused":       {func(r *Result) { r.Short.Lost, r.Excused = 1, "a bad machine" }, ""},
+		"a long one never is":    {func(r *Result) { r.Long.Lost, r.Excused = 1, "a bad machine" }, "1 of 60 long-lived"},
 		"where it may be":        {func(r *Result) { r.Mode, r.Long.Lost, r.Short.Lost = "sloppy_tcp", 5, 5 }, ""},
 		"nothing where it must":  {func(r *Result) { r.Mode = "neither" }, "cannot be"},
 		"lost where it must":     {func(r *Result) { r.Mode, r.Long.Lost = "neither", 20 }, ""},
