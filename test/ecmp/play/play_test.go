@@ -164,15 +164,18 @@ func TestPageHasTheKeywords(t *testing.T) {
 func TestUnfit(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		lossless         bool
-		pulses, requests int
-		slowest          time.Duration
-		want             bool
+		w           witnesses
+		long, short int
+		want        bool
 	}{
-		{false, 0, 0, 0, false}, {false, 1, 0, 0, true}, {false, 0, 1, 0, true}, {false, 0, 0, 2 * slow, true}, {true, 6, 6, 2 * slow, false},
+		{witnesses{}, 9, 9, false},
+		{witnesses{6, 6, 2 * slow}, 0, 0, false},
+		{witnesses{pulses: 1}, 1, 0, true}, {witnesses{pulses: 1}, 0, 1, false},
+		{witnesses{requests: 1}, 0, 1, true}, {witnesses{requests: 1}, 1, 0, false},
+		{witnesses{slowest: 2 * slow}, 0, 1, true}, {witnesses{slowest: 2 * slow}, 1, 0, false},
 	} {
-		if got := unfit(tt.lossless, tt.pulses, tt.requests, tt.slowest); (got != "") != tt.want {
-			t.Errorf("%+v: %q", tt, got)
+		if got := tt.w.unfit(tt.long, tt.short); got != tt.want {
+			t.Errorf("%+v: %v", tt, got)
 		}
 	}
 }

@@ -161,11 +161,11 @@ func (r *run) void() string {
 	if !r.acted {
 		return "it did not come to its scenario: " + strings.Join(r.Failures, "; ")
 	}
-	lossless := len(r.Failures) == 0 && r.res.Long.Lost == 0 && r.res.Short.Lost == 0
 	if r.past != nil {
 		past := r.past.Close()
-		if why := unfit(lossless, r.pulse.Report().Lost(), past.Lost(), past.Slowest); why != "" {
-			return fmt.Sprintf("%s; of those to it, %s and %s", why, r.res.Long, r.res.Short)
+		w := witnesses{r.pulse.Report().Lost(), past.Lost(), past.Slowest}
+		if len(r.Failures) > 0 && w.unfit(1, 1) || w.unfit(r.res.Long.Lost, r.res.Short.Lost) {
+			return fmt.Sprintf("%s; to it %s and %s", w, r.res.Long, r.res.Short)
 		}
 	}
 	return expired(r.router.Lines(), r.gone)
@@ -174,14 +174,22 @@ func (r *run) void() string {
 // slow is what no request takes on a machine that is fit: a third of what it may.
 const slow = time.Second
 
-// unfit is what the witnesses past the virtual address say: how many of them were lost,
-// and the slowest request. They are not asked where nothing was lost and nothing failed: a
-// bad machine makes that no better.
-func unfit(lossless bool, pulses, requests int, slowest time.Duration) string {
-	if lossless || pulses+requests == 0 && slowest < slow {
-		return ""
-	}
-	return fmt.Sprintf("past the virtual address %d connections and %d requests were lost too, and the slowest took %v", pulses, requests, slowest.Round(time.Millisecond))
+// witnesses are those past the virtual address: how many connections and how many
+// requests were lost, and the slowest request.
+type witnesses struct {
+	pulses, requests int
+	slowest          time.Duration
+}
+
+// unfit reports whether they excuse losses, of long-lived connections or of requests: each
+// are asked for their like, and where nothing was lost nobody is, as a bad machine makes
+// that no better.
+func (w witnesses) unfit(long, short int) bool {
+	return long > 0 && w.pulses > 0 || short > 0 && (w.requests > 0 || w.slowest > slow)
+}
+
+func (w witnesses) String() string {
+	return fmt.Sprintf("past the virtual address %d connections and %d requests were lost too, and the slowest took %v", w.pulses, w.requests, w.slowest.Round(time.Millisecond))
 }
 
 // expired finds a session whose hold time was over, other than with the director that
