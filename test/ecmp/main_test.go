@@ -57,6 +57,10 @@ func TestUpdate(t *testing.T) {
 	}
 	results.Runs = append(results.Runs, run("kill", "sync", play.Sluice, 0)) // not the whole row
 	const begin, end = "<!-- begin more-directors: something -->\n", "<!-- end more-directors -->\n"
+	for _, m := range play.Modes { // a whole row, of which one run was none
+		results.Runs = append(results.Runs, run("join", m.Name, play.Sluice, 0))
+	}
+	results.Runs[len(results.Runs)-1].Problems = []string{"void after 4 attempts"}
 	text, err := update("# Top\n"+begin+"old\n"+end+"the rest\n", plan, results)
 	if err != nil {
 		t.Fatal(err)

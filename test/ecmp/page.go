@@ -95,7 +95,7 @@ const leftTitle = "Still established at the drained director"
 func leftRow(runs []play.Result, old string) string {
 	cells := map[string]string{}
 	for _, r := range runs {
-		if r.Left > 0 {
+		if r.Left > 0 && len(r.Problems) == 0 {
 			cells[r.Mode] = fmt.Sprintf(" %d, then %d |", r.Left, r.Unheard)
 		}
 	}
@@ -111,11 +111,11 @@ func leftRow(runs []play.Result, old string) string {
 	return text + "\n"
 }
 
-// row is a scenario's; the old one where a mode did not take part.
+// row is a scenario's; the old one where a mode did not take part, or went wrong.
 func row(s *play.Scenario, kind string, runs []play.Result, old string) string {
 	cells := map[string]play.Result{}
 	for _, r := range runs {
-		if r.Scenario == s.Name && r.Kind == kind {
+		if r.Scenario == s.Name && r.Kind == kind && len(r.Problems) == 0 && r.Excused == "" {
 			cells[r.Mode] = r
 		}
 	}
