@@ -161,6 +161,14 @@ func left(p control.Passive) string {
 	return text
 }
 
+// elsewhere says what may be among connections that do not end.
+func elsewhere(p control.Passive) string {
+	if p.Connections == 0 || p.Addresses > 0 {
+		return ""
+	}
+	return "  connections that another director has taken over count until the kernel forgets them; packets tell: ipvsadm -Ln --rate\n"
+}
+
 // whatHappens says what a director does that has just been made passive.
 func whatHappens(p control.Passive) string {
 	if p.Services == 0 && p.Addresses == 0 {
@@ -208,7 +216,7 @@ func (w *withdrawal) watch(ctx context.Context) int {
 		}
 		if late {
 			w.clear()
-			fmt.Fprintf(w.stderr, "not drained within %v, %s; it stays passive\n", w.limit, left(w.now))
+			fmt.Fprintf(w.stderr, "not drained within %v, %s; it stays passive\n%s", w.limit, left(w.now), elsewhere(w.now))
 			return exitTimeout, true
 		}
 		return 0, false
