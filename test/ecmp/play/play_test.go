@@ -50,7 +50,7 @@ func TestParsePorts(t *testing.T) {
 // would show.
 func TestJudge(t *testing.T) {
 	t.Parallel()
-	s := &Scenario{Name: "x", Zero: []string{"sync"}, Costs: []string{"neither"}, ShortZero: true}
+	s := &Scenario{Name: "x", Zero: []string{"sync"}, Costs: []string{"neither"}, ShortZero: []string{"sync"}}
 	good := Result{Mode: "sync", Long: Count{Opened: 60}, Short: Count{Opened: 50}, Moved: 20}
 	for name, tt := range map[string]struct {
 		change func(*Result)
@@ -88,7 +88,7 @@ func TestScenarios(t *testing.T) {
 			t.Errorf("%s is there twice", s.Name)
 		}
 		seen[s.Name], seen[s.Title] = true, true
-		for _, names := range [][]string{s.Quick, s.Zero, s.Costs} {
+		for _, names := range [][]string{s.Quick, s.Zero, s.Costs, s.ShortZero} {
 			for _, n := range names {
 				if !strings.Contains(known, n) {
 					t.Errorf("%s: unknown mode %s", s.Name, n)
