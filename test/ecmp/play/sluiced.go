@@ -40,7 +40,7 @@ func (d *daemonDirector) conf() string {
 	fmt.Fprintf(&b, "}\ntrack_file leave {\n    file %s\n}\n", d.file("leave"))
 	fmt.Fprintf(&b, "virtual_server %v %d {\n    delay_loop 1\n    lvs_sched mh\n    mh-port\n    lvs_method DR\n    protocol TCP\n    inhibit_on_failure\n", vip, port)
 	for _, s := range d.list {
-		fmt.Fprintf(&b, "    real_server %v %d {\n        weight 1\n        TCP_CHECK {\n            connect_timeout 1\n            retry 0\n        }\n    }\n", serverAddr(s), port)
+		fmt.Fprintf(&b, "    real_server %v %d {\n        weight 1\n        TCP_CHECK {\n            connect_timeout 2\n            retry 0\n        }\n    }\n", serverAddr(s), port)
 	}
 	return b.String() + "}\n"
 }
