@@ -61,7 +61,7 @@ test-ecmp: ## what clients lose of three directors behind a router with ECMP (AR
 	$(GO) run ./test/ecmp $(ARGS)
 
 test-ecmp-quick: ## the part of it that is marked as quick
-	$(GO) run ./test/ecmp -quick -t 5m $(ARGS)
+	$(GO) run ./test/ecmp -quick -parallel 2 -t 8m $(ARGS)
 
 test-loss-quick: ## the four or five scenarios of it that are marked as quick
 	$(GO) run ./test/loss -quick -t 10m $(ARGS)

@@ -157,17 +157,30 @@ func conclude(o options, plan play.Plan, results play.Results, out io.Writer) er
 		fmt.Fprintf(out, "logs are in %s\n", o.artifacts)
 	}
 	if o.update {
-		old, err := os.ReadFile(pageFile)
-		if err != nil {
-			return errors.Join(append(errs, err)...)
-		}
-		text, err := update(string(old), plan, results)
-		if err == nil {
-			err = os.WriteFile(pageFile, []byte(text), 0o644)
-		}
-		errs = append(errs, err)
+		errs = append(errs, writePages(plan, results))
 	}
 	return errors.Join(errs...)
+}
+
+// writePages updates both pages.
+func writePages(plan play.Plan, results play.Results) error {
+	old, err := os.ReadFile(pageFile)
+	if err != nil {
+		return err
+	}
+	loss, err := os.ReadFile(lossFile)
+	if err != nil {
+		return err
+	}
+	scaleOut, err := update(string(old), plan, results)
+	if err != nil {
+		return err
+	}
+	rows, err := updateLoss(string(loss), scaleOut)
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.WriteFile(pageFile, []byte(scaleOut), 0o644), os.WriteFile(lossFile, []byte(rows), 0o644))
 }
 
 func saveLog(dir string, r play.Result) error {

@@ -51,10 +51,17 @@ func TestUpdate(t *testing.T) {
 		if m.Name == "neither" {
 			lost = 24
 		}
-		results.Runs = append(results.Runs, run("drain", m.Name, play.Sluice, lost))
+		r := run("drain", m.Name, play.Sluice, lost)
+		r.Left, r.Unheard = 20, lost/2
+		results.Runs = append(results.Runs, r)
 	}
 	results.Runs = append(results.Runs, run("kill", "sync", play.Sluice, 0)) // not the whole row
-	page, err := update("# Top\n"+begin+"old\n"+end+"the rest\n", plan, results)
+	const begin, end = "<!-- begin more-directors: something -->\n", "<!-- end more-directors -->\n"
+	for _, m := range play.Modes { // a whole row, of which one run was none
+		results.Runs = append(results.Runs, run("join", m.Name, play.Sluice, 0))
+	}
+	results.Runs[len(results.Runs)-1].Problems = []string{"void after 4 attempts"}
+	text, err := update("# Top\n"+begin+"old\n"+end+"the rest\n", plan, results)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,18 +69,33 @@ func TestUpdate(t *testing.T) {
 		"# Top\n" + begin, end + "the rest\n", "on Linux 6.1, ",
 		"| one of three directors is drained | 24 | 0.3 s | 24 of 60; **0** of 70 | **0** of 60; **0** of 70 |",
 		"| one of three directors is killed, without a word | not measured yet |",
+		"\n| by hand | 20, then 12 | 20, then 0 | 20, then 0 | 20, then 0 |\n",
 	} {
-		if !strings.Contains(page, want) {
-			t.Errorf("the page lacks %q:\n%s", want, page)
+		if !strings.Contains(text, want) {
+			t.Errorf("the page lacks %q:\n%s", want, text)
 		}
 	}
-	if n := strings.Count(page, notMeasured); n != 2*len(play.Scenarios)-1 {
+	if n := strings.Count(text, notMeasured); n != 2*len(play.Scenarios)-1 {
 		t.Errorf("%d rows are not measured", n)
 	}
 	// Again, with nothing: what was measured stays, below its own heading.
-	again, err := update(page, plan, play.Results{Kernel: "6.1"})
-	if err != nil || again != page {
-		t.Errorf("%v, got\n%s\nwant\n%s", err, again, page)
+	again, err := update(text, plan, play.Results{Kernel: "6.1"})
+	if err != nil || again != text {
+		t.Errorf("%v, got\n%s\nwant\n%s", err, again, text)
+	}
+	// What it costs is on the page of all losses too, without the router's columns.
+	loss, err := updateLoss("# Loss\n"+begin+end, text)
+	for _, want := range []string{
+		"# Loss\n" + begin + "\n| what happens | neither | sloppy_tcp | sync | both |\n|---|---|---|---|---|\n",
+		"\n| one of three directors is drained | 24 of 60; **0** of 70 | **0** of 60; **0** of 70 |",
+		"\n| one of three directors is killed, without a word | not measured yet | | | |\n",
+	} {
+		if !strings.Contains(loss, want) {
+			t.Errorf("%v: the page lacks %q:\n%s", err, want, loss)
+		}
+	}
+	if n := strings.Count(loss, "\n| "); n != 1+len(play.Scenarios) {
+		t.Errorf("%d rows:\n%s", n, loss)
 	}
 	if _, err := update("# a page without the lines\n", plan, results); err == nil {
 		t.Error("a page without the lines is written")
@@ -97,5 +119,21 @@ func TestConclude(t *testing.T) {
 	}
 	if err := conclude(o, play.Plan{}, play.Results{}, &out); err == nil {
 		t.Error("nothing ran, and that passes")
+	}
+}
+
+// TestThePagesAgree: the rows of the loss table are those of docs/scale-out.md.
+func TestThePagesAgree(t *testing.T) {
+	t.Parallel()
+	var texts []string
+	for _, name := range []string{lossFile, pageFile} {
+		b, err := os.ReadFile("../../" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts = append(texts, string(b))
+	}
+	if got, err := updateLoss(texts[0], texts[1]); err != nil || got != texts[0] {
+		t.Errorf("%s has other rows than %s (%v): go run ./test/ecmp -update writes both", lossFile, pageFile, err)
 	}
 }

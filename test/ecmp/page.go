@@ -6,16 +6,17 @@ import (
 	"strings"
 
 	"github.com/sluice-lb/sluice/test/ecmp/play"
+	"github.com/sluice-lb/sluice/test/page"
 )
 
 // pageFile is what -update writes a part of.
 const pageFile = "docs/scale-out.md"
 
-// What was measured stands between these lines; the rest is written by hand.
-const (
-	begin = "<!-- Measured: \"make test-ecmp ARGS=-update\" writes what follows. -->\n"
-	end   = "<!-- End of what was measured. -->\n"
-)
+// lossFile has the rows of directors with sluice, beside those of one director.
+const lossFile = "docs/zero-loss.md"
+
+// part is what both pages call what is measured here.
+const part = "more-directors"
 
 var kindTitles = map[string]string{
 	play.Sluice: "Directors with sluice",
@@ -23,13 +24,43 @@ var kindTitles = map[string]string{
 }
 
 // update replaces the measured part of the page. Rows of what did not take part stay.
-func update(page string, plan play.Plan, results play.Results) (string, error) {
-	head, rest, ok := strings.Cut(page, begin)
-	old, tail, ok2 := strings.Cut(rest, end)
-	if !ok || !ok2 {
-		return "", fmt.Errorf("%s lacks the lines %q and %q", pageFile, begin, end)
+func update(text string, plan play.Plan, results play.Results) (string, error) {
+	old, err := page.Part(text, part)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", pageFile, err)
 	}
-	return head + begin + measured(old, plan, results) + end + tail, nil
+	return page.Replace(text, part, measured(old, plan, results))
+}
+
+// updateLoss takes the rows of directors with sluice over from the other page, so that
+// there is one truth.
+func updateLoss(text, scaleOut string) (string, error) {
+	all, err := page.Part(scaleOut, part)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", pageFile, err)
+	}
+	_, rows, _ := strings.Cut(all, "\n### "+kindTitles[play.Sluice]+"\n")
+	rows, _, _ = strings.Cut(rows, "\n### ")
+	var b strings.Builder
+	b.WriteString("\n")
+	for line := range strings.Lines(strings.TrimLeft(rows, "\n")) {
+		cells := strings.Split(line, "|")
+		if len(cells) < 5 {
+			break
+		}
+		// Without how many the router moved, and when it knew.
+		if strings.Contains(cells[2], notMeasured) {
+			b.WriteString("|" + cells[1] + "|" + cells[2] + strings.Repeat("| ", len(play.Modes)-1) + "|\n")
+			continue
+		}
+		b.WriteString("|" + cells[1] + "|" + strings.Join(cells[4:], "|"))
+	}
+	b.WriteString("\n")
+	text, err = page.Replace(text, part, b.String())
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", lossFile, err)
+	}
+	return text, nil
 }
 
 func measured(old string, plan play.Plan, results play.Results) string {
@@ -47,15 +78,44 @@ func measured(old string, plan play.Plan, results play.Results) string {
 			b.WriteString(row(s, kind, results.Runs, oldRow(old, heading, s)))
 		}
 	}
-	b.WriteString("\n")
+	b.WriteString("\n### " + leftTitle + "\n\n| directors |")
+	for _, m := range play.Modes {
+		fmt.Fprintf(&b, " %s |", m.Name)
+	}
+	b.WriteString("\n|---|" + strings.Repeat("---|", len(play.Modes)) + "\n")
+	b.WriteString(leftRow(results.Runs, old) + "\n")
 	return b.String()
 }
 
-// row is a scenario's; the old one where a mode did not take part.
+// leftTitle is the heading of what a drained director keeps.
+const leftTitle = "Still established at the drained director"
+
+// leftRow is what a drained director keeps of the connections that were moved, which is
+// the kernel's doing; the old row where a mode did not take part.
+func leftRow(runs []play.Result, old string) string {
+	cells := map[string]string{}
+	for _, r := range runs {
+		if r.Left > 0 && len(r.Problems) == 0 {
+			cells[r.Mode] = fmt.Sprintf(" %d, then %d |", r.Left, r.Unheard)
+		}
+	}
+	const title = "by hand"
+	if len(cells) < len(play.Modes) {
+		_, rest, _ := strings.Cut(old, "\n### "+leftTitle+"\n")
+		return findRow(rest, title, len(play.Modes)-1)
+	}
+	text := "| " + title + " |"
+	for _, m := range play.Modes {
+		text += cells[m.Name]
+	}
+	return text + "\n"
+}
+
+// row is a scenario's; the old one where a mode did not take part, or went wrong.
 func row(s *play.Scenario, kind string, runs []play.Result, old string) string {
 	cells := map[string]play.Result{}
 	for _, r := range runs {
-		if r.Scenario == s.Name && r.Kind == kind {
+		if r.Scenario == s.Name && r.Kind == kind && len(r.Problems) == 0 && r.Excused == "" {
 			cells[r.Mode] = r
 		}
 	}
@@ -97,8 +157,14 @@ const notMeasured = "not measured yet"
 func oldRow(old, heading string, s *play.Scenario) string {
 	_, rest, _ := strings.Cut(old, heading)
 	rest, _, _ = strings.Cut(rest, "\n### ")
-	if row := regexp.MustCompile(`(?m)^\| ` + regexp.QuoteMeta(s.Title) + ` \|.*\n`).FindString(rest); row != "" {
+	return findRow(rest, s.Title, len(play.Modes)+1)
+}
+
+// findRow is the row that begins with a title, or one that is not measured, with as many
+// cells behind that.
+func findRow(table, title string, cells int) string {
+	if row := regexp.MustCompile(`(?m)^\| ` + regexp.QuoteMeta(title) + ` \|.*\n`).FindString(table); row != "" {
 		return row
 	}
-	return fmt.Sprintf("| %s | %s |%s\n", s.Title, notMeasured, strings.Repeat(" |", len(play.Modes)+1))
+	return fmt.Sprintf("| %s | %s |%s\n", title, notMeasured, strings.Repeat(" |", cells))
 }

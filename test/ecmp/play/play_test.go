@@ -50,7 +50,7 @@ func TestParsePorts(t *testing.T) {
 // would show.
 func TestJudge(t *testing.T) {
 	t.Parallel()
-	s := &Scenario{Name: "x", Zero: []string{"sync"}, Costs: []string{"neither"}, ShortZero: true}
+	s := &Scenario{Name: "x", Zero: []string{"sync"}, Costs: []string{"neither"}, ShortZero: []string{"sync"}}
 	good := Result{Mode: "sync", Long: Count{Opened: 60}, Short: Count{Opened: 50}, Moved: 20}
 	for name, tt := range map[string]struct {
 		change func(*Result)
@@ -59,6 +59,8 @@ func TestJudge(t *testing.T) {
 		"all is well":            {func(*Result) {}, ""},
 		"a long one is lost":     {func(r *Result) { r.Long.Lost = 1 }, "1 of 60 long-lived"},
 		"a short one is lost":    {func(r *Result) { r.Short.Lost = 1 }, "1 of 50 short"},
+		"which is excused":       {func(r *Result) { r.Short.Lost, r.Excused = 1, "a bad machine" }, ""},
+		"a long one never is":    {func(r *Result) { r.Long.Lost, r.Excused = 1, "a bad machine" }, "1 of 60 long-lived"},
 		"where it may be":        {func(r *Result) { r.Mode, r.Long.Lost, r.Short.Lost = "sloppy_tcp", 5, 5 }, ""},
 		"nothing where it must":  {func(r *Result) { r.Mode = "neither" }, "cannot be"},
 		"lost where it must":     {func(r *Result) { r.Mode, r.Long.Lost = "neither", 20 }, ""},
@@ -86,7 +88,7 @@ func TestScenarios(t *testing.T) {
 			t.Errorf("%s is there twice", s.Name)
 		}
 		seen[s.Name], seen[s.Title] = true, true
-		for _, names := range [][]string{s.Quick, s.Zero, s.Costs} {
+		for _, names := range [][]string{s.Quick, s.Zero, s.Costs, s.ShortZero} {
 			for _, n := range names {
 				if !strings.Contains(known, n) {
 					t.Errorf("%s: unknown mode %s", s.Name, n)
@@ -109,7 +111,7 @@ func TestJobs(t *testing.T) {
 		t.Errorf("%d jobs", n)
 	}
 	p.Quick = true
-	if n := len(p.jobs()); n != 2*len(Kinds) {
+	if n := len(p.jobs()); n != len(Kinds) {
 		t.Errorf("%d quick jobs", n)
 	}
 }
@@ -124,6 +126,55 @@ func TestPageHasTheConfigurations(t *testing.T) {
 	for name, conf := range map[string]string{"director": directorConf(0), "router": routerConf(3)} {
 		if !strings.Contains(string(b), "```text\n"+conf+"```\n") {
 			t.Errorf("docs/scale-out.md lacks the %s's configuration:\n%s", name, conf)
+		}
+	}
+}
+
+// TestPageHasTheKeywords: a director of the page has every keyword of one that was
+// measured, but those that only make the test quick.
+func TestPageHasTheKeywords(t *testing.T) {
+	t.Parallel()
+	b, err := os.ReadFile("../../../docs/scale-out.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, page, _ := strings.Cut(string(b), "```conf\n")
+	page, _, _ = strings.Cut(page, "```")
+	words := func(conf string) map[string]bool {
+		all := map[string]bool{}
+		for line := range strings.Lines(conf) {
+			if f := strings.Fields(line); len(f) > 0 {
+				all[f[0]] = true
+			}
+		}
+		return all
+	}
+	d := &daemonDirector{machineOf: &machineOf{r: &run{job: job{mode: Mode{Sync: true}}}}, list: []int{0}}
+	onPage := words(page)
+	for w := range words(d.conf()) {
+		if !onPage[w] && w != "drain_interval" && w != "retry" {
+			t.Errorf("the director of docs/scale-out.md has no %s", w)
+		}
+	}
+}
+
+// TestUnfit: a machine that costs the witnesses something excuses a loss, and nothing
+// needs an excuse where there is none.
+func TestUnfit(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		w           witnesses
+		long, short int
+		want        bool
+	}{
+		{witnesses{}, 9, 9, false},
+		{witnesses{6, 6, 2 * slow}, 0, 0, false},
+		{witnesses{pulses: 1}, 1, 0, true}, {witnesses{pulses: 1}, 0, 1, false},
+		{witnesses{requests: 1}, 0, 1, true}, {witnesses{requests: 1}, 1, 0, false},
+		{witnesses{slowest: 2 * slow}, 0, 1, true}, {witnesses{slowest: 2 * slow}, 1, 0, false},
+	} {
+		if got := tt.w.unfit(tt.long, tt.short); got != tt.want {
+			t.Errorf("%+v: %v", tt, got)
 		}
 	}
 }

@@ -25,6 +25,7 @@ type run struct {
 
 	pulse, long *testkit.Long
 	short       *testkit.Short
+	past        *testkit.Short   // as short, past the virtual address
 	router      *testkit.Process // its routing daemon
 	before      map[int]string
 	// acted says that the scenario has begun, gone which director it takes off the
@@ -50,7 +51,30 @@ const (
 	// and two seconds for a message that is not full.
 	synced = 3 * time.Second
 	pulses = 6
+	// told is how long the end of a connection may take to the other directors: that
+	// of a message, and as long again.
+	told = 6 * time.Second
 )
+
+// entries counts the connections from these ports that a director holds to be
+// established.
+func (r *run) entries(ns *testkit.NS, ports []int) (n int) {
+	for _, c := range testkit.ReadConns(r, ns) {
+		if c.State == "ESTABLISHED" && slices.Contains(ports, int(c.Client.Port())) {
+			n++
+		}
+	}
+	return n
+}
+
+// unheard counts them once the clients have ended them all.
+func (r *run) unheard(ns *testkit.NS, ports []int) int {
+	for deadline := time.Now().Add(told); ; r.pause(100 * time.Millisecond) {
+		if n := r.entries(ns, ports); n == 0 || time.Now().After(deadline) {
+			return n
+		}
+	}
+}
 
 // logs is what the programs printed, and what the kernel held in the end.
 func (r *run) logs() (lines []string) {
@@ -99,6 +123,7 @@ func (r *run) play() {
 	}
 	r.before = r.spread(ports)
 	r.known(r.before)
+	r.past = testkit.StartShort(r, r.rig.client, fmt.Sprintf("%v:%d", serverAddr(0), port), r.plan.Short)
 	r.short = testkit.StartShort(r, r.rig.client, service, r.plan.Short)
 	r.pause(synced)
 	r.acted = true
@@ -113,24 +138,58 @@ func (r *run) play() {
 	r.res.Long = Count{rep.Opened, rep.Lost(), how(rep.Losses)}
 	short := r.short.Close()
 	r.res.Short = Count{short.OK + short.Lost(), short.Lost(), how(short.Losses)}
+	if short.FirstErr != nil {
+		r.res.Short.How += fmt.Sprintf(", first: %v", short.FirstErr)
+	}
+	// By hand alone: sluiced has the kernel forget the connections of what it removes.
+	looked := r.s.leaves > 0 && r.kind == Hand
+	if looked {
+		r.res.Left = r.entries(r.rig.directors[r.s.leaves-1], ports)
+	}
 	r.long.Abort()
 	r.pulse.Abort()
+	if looked {
+		r.res.Unheard = r.unheard(r.rig.directors[r.s.leaves-1], ports)
+	}
 }
 
 // void says why a run is no measurement, "" if it is one: the machine was not fit for
-// it. The witnesses are connections past the virtual address, and sessions that ended
-// though nobody touched the director. What fails before the scenario has begun says
-// nothing of it either.
+// it. The witnesses are connections and requests past the virtual address, and sessions
+// that ended though nobody touched the director. What fails before the scenario has begun
+// says nothing of it either.
 func (r *run) void() string {
 	if !r.acted {
 		return "it did not come to its scenario: " + strings.Join(r.Failures, "; ")
 	}
-	if r.pulse != nil {
-		if n := r.pulse.Report().Lost(); n > 0 {
-			return fmt.Sprintf("%d connections past the virtual address were lost too", n)
+	if r.past != nil {
+		past := r.past.Close()
+		w := witnesses{r.pulse.Report().Lost(), past.Lost(), past.Slowest}
+		if len(r.Failures) > 0 && w.unfit(1, 1) || w.unfit(r.res.Long.Lost, r.res.Short.Lost) {
+			return fmt.Sprintf("%s; to it %s and %s", w, r.res.Long, r.res.Short)
 		}
 	}
 	return expired(r.router.Lines(), r.gone)
+}
+
+// slow is what no request takes on a machine that is fit: a third of what it may.
+const slow = time.Second
+
+// witnesses are those past the virtual address: how many connections and how many
+// requests were lost, and the slowest request.
+type witnesses struct {
+	pulses, requests int
+	slowest          time.Duration
+}
+
+// unfit reports whether they excuse losses, of long-lived connections or of requests: each
+// are asked for their like, and where nothing was lost nobody is, as a bad machine makes
+// that no better.
+func (w witnesses) unfit(long, short int) bool {
+	return long > 0 && w.pulses > 0 || short > 0 && (w.requests > 0 || w.slowest > slow)
+}
+
+func (w witnesses) String() string {
+	return fmt.Sprintf("past the virtual address %d connections and %d requests were lost too, and the slowest took %v", w.pulses, w.requests, w.slowest.Round(time.Millisecond))
 }
 
 // expired finds a session whose hold time was over, other than with the director that
