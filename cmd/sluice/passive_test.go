@@ -26,7 +26,7 @@ func switched(t *testing.T, is control.Passive, keyword bool, failure error) (so
 			}
 			now.Passive, now.Sources = on || keyword, []engine.PassiveSource{}
 			if keyword {
-				now.Sources = append(now.Sources, engine.PassiveSource{Source: engine.PassiveByConfiguration, Who: "passive on"})
+				now.Sources = append(now.Sources, engine.PassiveSource{Source: engine.PassiveByConfiguration, Who: "the configuration", Why: "passive on"})
 			}
 			if on {
 				now.Sources = append(now.Sources, byRoot(reason)...)
@@ -56,8 +56,8 @@ func TestPassive(t *testing.T) {
 		"on":                  {args: []string{"on", "--reason", "disk"}, is: busy, says: "passive by root: disk\n3 virtual servers withheld: addresses are withdrawn now, services drain after 1s; 12 connections on 3 services left, addresses still announced: 2"},
 		"on with nothing":     {args: []string{"on"}, is: control.Passive{}, says: "nothing of it is in the table"},
 		"off":                 {args: []string{"off"}, is: control.Passive{Passive: true, VirtualServers: 3}, says: "passive no longer: 3 virtual servers come back"},
-		"off by half":         {args: []string{"off"}, is: control.Passive{Passive: true}, keyword: true, status: exitRefused, says: "still passive by passive on"},
-		"on by two":           {args: []string{"on"}, is: busy, keyword: true, says: "passive by passive on, and by root"},
+		"off by half":         {args: []string{"off"}, is: control.Passive{Passive: true}, keyword: true, status: exitRefused, says: "still passive by the configuration: passive on"},
+		"on by two":           {args: []string{"on"}, is: busy, keyword: true, says: "passive by the configuration: passive on, and by root"},
 		"refused":             {args: []string{"on"}, failure: &engine.CommandError{Code: engine.CodeRefused, Message: "observe mode"}, status: exitRefused, says: "observe mode"},
 		"broken":              {args: []string{"on"}, failure: errors.New("loop"), status: exitUnreachable, says: "loop"},
 		"waited":              {args: []string{"on", "--wait"}, is: control.Passive{VirtualServers: 3}, says: "drained, nothing of it is in the table"},

@@ -21,9 +21,10 @@ what a drain still waits for. VS is any part of the name, label, service or addr
 of a virtual server or of one of its real servers.
 
 Exit statuses:
-  0  every virtual server shown has quorum without being at its floor (min_alive),
-     and the kernel's table can be written
-  1  some has not, or is, or it cannot
+  0  every virtual server shown has quorum without being at its floor (min_alive) and
+     without an address missing on its vip_device, the kernel's table can be written,
+     and vip_device, vip_guard and nftables_ipvs work; a passive director is well
+  1  something of that is not so
   2  VS matches nothing
   3  the daemon cannot be reached`,
 		Args:              a.operands(1),

@@ -318,6 +318,11 @@ func (d *daemon) run(ctx context.Context, signals <-chan os.Signal) error {
 		group.Go(func() error { d.optional("control socket", d.control.Serve(checks)); return nil })
 	}
 	group.Go(func() error { return ended(d.notify.Watchdog(checks, d.healthy)) })
+	if d.notify.Listens() {
+		group.Go(func() error {
+			return followStatus(checks, d.events, func() string { return summary(d.engine.Overview()) }, func(text string) { d.tell(d.notify.Status(text)) })
+		})
+	}
 	if d.opts.LogAddresses {
 		group.Go(func() error { d.optional("address log", d.logAddresses(checks)); return nil })
 	}
@@ -418,6 +423,9 @@ func summary(s *engine.Snapshot) string {
 		}
 	}
 	text := fmt.Sprintf("%d of %d virtual servers have quorum", up, len(s.VirtualServers))
+	if s.Passive != nil && s.Passive.On {
+		text = "passive, services are withheld; " + text
+	}
 	if !s.Kernel.OK {
 		text += "; the IPVS table cannot be written: " + s.Kernel.Error
 	}

@@ -71,6 +71,9 @@ func (n *Notifier) Extend(left time.Duration, status string) error {
 	return n.send(fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d\nWATCHDOG=1\nSTATUS=%s", left.Microseconds(), strings.Join(strings.Fields(status), " ")))
 }
 
+// Listens reports whether there is a manager.
+func (n *Notifier) Listens() bool { return n != nil && n.addr != nil }
+
 // Status sets the line that "systemctl status" shows.
 func (n *Notifier) Status(text string) error {
 	return n.send("STATUS=" + strings.Join(strings.Fields(text), " "))

@@ -113,6 +113,7 @@ func (e *Engine) dress(vs, was *server) {
 	if was != nil {
 		vs.vip, vs.withheld = was.vip, was.withheld
 	}
+	vs.told = marked(vs.Config)
 	if !e.featured(vs.Config) {
 		if vs.vip != nil {
 			vs.vip.lost = false

@@ -223,6 +223,8 @@ type server struct {
 	// of the machine.
 	withheld bool
 	vip      *vipState
+	// told is what is told of its mark, nil without nftables_ipvs.
+	told *Marked
 }
 
 // fileUse is one place that a watched file's value goes to.

@@ -101,5 +101,6 @@ type Pool struct {
 	Withheld     bool         `json:"withheld,omitempty"`       // nothing of it is to be in the table, this director is passive
 	Passive      *Passive     `json:"passive,omitempty"`        // who wants this director to be passive
 	VIP          *VIP         `json:"vip,omitempty"`            // what becomes of its addresses on this host
+	Marked       *Marked      `json:"nftables_ipvs,omitempty"`  // how nftables_ipvs carries its group
 	Hold         *Hold        `json:"departure_hold,omitempty"` // servers that a reload took away go on serving
 }

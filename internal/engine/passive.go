@@ -23,8 +23,8 @@ type Passive struct {
 // PassiveSource is one of what makes a director passive.
 type PassiveSource struct {
 	Source string    `json:"source"`        // "configuration", "track_file" or "command"
-	Who    string    `json:"who"`           // the keyword, the track file, or the user who asked
-	Why    string    `json:"why,omitempty"` // what the file says, or the reason that was given
+	Who    string    `json:"who"`           // "the configuration", the track file, or the user who asked
+	Why    string    `json:"why,omitempty"` // what the file says, or the reason that an operator gave
 	Since  time.Time `json:"since"`         // when it was seen first
 }
 
@@ -116,7 +116,7 @@ func (e *Engine) passiveSources(now time.Time) (all []PassiveSource) {
 	}
 	p := e.config.Global.Passive
 	if p.On {
-		add(PassiveSource{PassiveByConfiguration, "passive on", "", now})
+		add(PassiveSource{PassiveByConfiguration, "the configuration", "passive on", now})
 	}
 	if p.File != nil && e.values[p.File.Name] != 0 {
 		add(PassiveSource{PassiveByFile, "track_file " + p.File.Name, fmt.Sprintf("it is %d", e.values[p.File.Name]), now})

@@ -232,7 +232,7 @@ func (e *Engine) piece(vs *server, unsettled map[ipvs.ServiceKey]bool, was *piec
 		Alive: vs.Sum(), QuorumUp: vs.QuorumUp(), Since: vs.since,
 		Suspended: vs.suspended, SorryServing: vs.sorryServes(),
 		MinAlive: vs.Floor(), AtFloor: vs.AtFloor(), FloorSince: vs.floorSince,
-		Withheld: vs.withheld, VIP: e.toldVIP(vs),
+		Withheld: vs.withheld, VIP: e.toldVIP(vs), Marked: vs.told,
 	}
 	if p.vs.VIP != nil {
 		p.addresses = vs.vip.addresses

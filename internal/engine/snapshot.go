@@ -117,6 +117,8 @@ type VirtualServer struct {
 	Withheld bool `json:"withheld,omitempty"`
 	// VIP is what becomes of its addresses on this host, nil without vip_device.
 	VIP *VIP `json:"vip,omitempty"`
+	// Marked is how nftables_ipvs carries its group, nil where it does not.
+	Marked *Marked `json:"nftables_ipvs,omitempty"`
 	// SorryServing: the sorry server is in, the real servers are out.
 	SorryServing bool `json:"sorry_serving"`
 	// Hold is set while servers that a reload took away go on serving.

@@ -103,7 +103,7 @@ func (f *found) pool() *Pool {
 		Threshold: int64(vs.Quorum) + int64(vs.Hysteresis), Servers: f.piece.situations.n,
 		Up: c.Of(StateUp) + c.Of(StateKept) + c.Of(StateHeld), MinAlive: vs.MinAlive, AtFloor: vs.AtFloor,
 		SorryServing: vs.SorryServing, Sorry: vs.Sorry, Suspended: vs.Suspended,
-		Withheld: vs.Withheld, Passive: f.p.head.Passive, VIP: f.piece.withMissing(&f.p.report),
+		Withheld: vs.Withheld, Passive: f.p.head.Passive, VIP: f.piece.withMissing(&f.p.report), Marked: vs.Marked,
 		Hold: f.piece.hold.view(f.piece.of, func(i int) bool {
 			return f.piece.situations.at(i).proven(len(f.piece.of.Servers[i].Config.Checkers))
 		}),

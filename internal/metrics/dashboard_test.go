@@ -111,6 +111,7 @@ func dashboard() object {
 	pools(b)
 	checkPanels(b)
 	drainPanels(b)
+	edgePanels(b)
 	kernelPanels(b)
 	processPanels(b)
 	choice := func(name, label, q string) object {
@@ -149,6 +150,11 @@ func overview(b *board) {
 	b.stat("Drift", "Changes by others that are not put back.", "short", 1, query{`sum(sluice_kernel_drift{I})`, "differences"})
 	b.stat("Most overdue check", "", "s", 10, query{`max(sluice_checks_overdue_seconds{I})`, "late"})
 	b.stat("Suspended", "Their address is on another host (ha_suspend).", "short", 0, query{`sum(sluice_virtual_servers_suspended{I})`, "virtual servers"})
+	b.stat("Passive", "Directors that check and withhold their services.", "short", 0, query{`sum(sluice_passive{I})`, "directors"})
+	b.stat("Addresses announced", "On a vip_device.", "short", 0, query{`sum(sluice_addresses_announced{I}) or vector(0)`, "addresses"})
+	b.stat("Addresses missing", "They should be on their vip_device and are not.", "short", 1, query{`sum(sluice_virtual_server_addresses_missing{VS}) or vector(0)`, "addresses"})
+	b.stat("Features that fail", "vip_device, vip_guard or nftables_ipvs does not work.", "short", 1, query{`count(sluice_feature_up{I} == 0) or vector(0)`, "features"})
+	b.stat("Sync daemons not running", "Halves of lvs_sync_daemon that are wanted.", "short", 1, query{`count(sluice_sync_daemon_wanted{I} == 1 and sluice_sync_daemon_up{I} == 0) or vector(0)`, "halves"})
 }
 
 func pools(b *board) {
@@ -182,6 +188,19 @@ func drainPanels(b *board) {
 	b.graph(8, "Destinations that drain", "", "short", query{`sluice_virtual_server_drains{VS} > 0`, "{{virtual_server}}"}, query{`sluice_drains{I}`, "{{instance}} all"})
 	b.graph(8, "Connections that are waited for", "", "short", query{`sluice_drain_connections{I}`, "{{instance}} {{state}}"})
 	b.graph(8, "Oldest", "", "s", query{`sluice_drain_oldest_seconds{I}`, "{{instance}} drain"}, query{`sluice_override_oldest_seconds{I}`, "{{instance}} command"})
+}
+
+func edgePanels(b *board) {
+	b.row("Addresses and other directors")
+	b.graph(12, "Addresses announced", "Those on a vip_device: clients come to the directors that have them.", "short", query{`sluice_addresses_announced{I}`, "{{instance}}"})
+	b.graph(12, "Passive", "1: the director checks and withholds its services.", "short", query{`sluice_passive{I}`, "{{instance}}"})
+	b.table(12, "Not announced", "Virtual servers whose addresses are not to be on their device now: without quorum (vip_follow quorum), or of a passive director.", []string{"family"}, query{`sluice_virtual_server_addresses_announced{VS} == 0`, ""})
+	b.table(12, "Addresses missing", "", []string{"family"}, query{`sluice_virtual_server_addresses_missing{VS} > 0`, ""})
+	b.graph(12, "Put back", "Addresses and parts of tables of nftables that somebody else took away.", "short", query{`increase(sluice_host_repaired_total{I}[$__rate_interval])`, "{{instance}}"})
+	b.graph(12, "Features", "1: vip_device, vip_guard or nftables_ipvs works.", "short", query{`sluice_feature_up{I}`, "{{instance}} {{feature}}"})
+	b.graph(8, "Sync daemons", "1: the kernel runs this half of lvs_sync_daemon.", "short", query{`sluice_sync_daemon_up{I}`, "{{instance}} {{state}}"})
+	b.graph(8, "Messages that wait", "In the sockets of the sync daemons.", "bytes", query{`sluice_sync_daemon_queue_bytes{I}`, "{{instance}} {{state}}"})
+	b.graph(8, "Messages dropped", "Connections that this director does not know of.", "short", query{`increase(sluice_sync_daemon_receive_drops_total{I}[$__rate_interval])`, "{{instance}} {{state}}"})
 }
 
 func kernelPanels(b *board) {

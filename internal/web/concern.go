@@ -32,6 +32,14 @@ func (s *sight) concerns() (all []concern) {
 	if !s.Kernel.OK && !s.Observe {
 		all = append(all, concern{Bad: true, What: "The kernel's table cannot be written: " + s.Kernel.Error})
 	}
+	if p := s.Passive; p != nil && p.On {
+		all = append(all, concern{What: "This director is " + passiveBy(p)})
+	}
+	if s.Edge != nil {
+		for _, f := range s.Edge.Failures {
+			all = append(all, concern{Bad: true, What: f.Feature + " does not work: " + f.Reason})
+		}
+	}
 	if !s.Reload.OK {
 		all = append(all, concern{Bad: true, What: "The last reload was refused, the configuration before it goes on: " + s.Reload.Error})
 	}
@@ -52,6 +60,10 @@ func (s *sight) concerns() (all []concern) {
 		{true, "A virtual server is at its floor: failed real servers are kept in service (min_alive)", "%d virtual servers are at their floor: failed real servers are kept in service (min_alive)", string(engine.StateKept), func(p *pool) bool { return p.vs != nil && p.vs.AtFloor }},
 		{true, "Real servers are down, with quorum, in a virtual server", "Real servers are down, with quorum, in %d virtual servers", string(engine.StateDown), func(p *pool) bool {
 			return p.vs != nil && !p.noQuorum() && !p.vs.AtFloor && p.has(func(r *row) bool { return r.state == string(engine.StateDown) })
+		}},
+		{true, "Addresses of a virtual server are not on their device", "Addresses of %d virtual servers are not on their device", stateProblems, (*pool).missing},
+		{false, "The addresses of a virtual server are not announced", "The addresses of %d virtual servers are not announced", stateProblems, func(p *pool) bool {
+			return p.unannounced() && !p.noQuorum() && (s.Passive == nil || !s.Passive.On)
 		}},
 		{false, "Checks cannot be run, so that the last verdict stays, in a virtual server", "Checks cannot be run, so that the last verdicts stay, in %d virtual servers", stateProblems, func(p *pool) bool { return p.has(func(r *row) bool { return r.unable }) }},
 		{false, "The kernel's table has other weights than wanted in a virtual server", "The kernel's table has other weights than wanted in %d virtual servers", stateProblems, func(p *pool) bool { return len(p.drifts) == 0 && p.has((*row).differs) }},
@@ -88,6 +100,10 @@ func rank(c concern) int {
 }
 
 func (p *pool) noQuorum() bool { return p.vs != nil && !p.vs.QuorumUp && !p.vs.Suspended }
+
+func (p *pool) missing() bool { return p.vs != nil && p.vs.VIP != nil && len(p.vs.VIP.Missing) > 0 }
+
+func (p *pool) unannounced() bool { return p.vs != nil && p.vs.VIP != nil && !p.vs.VIP.Announced }
 
 func (p *pool) has(is func(*row) bool) bool {
 	for i := range p.rows {

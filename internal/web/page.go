@@ -9,6 +9,7 @@ import (
 	"html/template"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -279,6 +280,8 @@ func (s *Server) newPage(see *sight, q query, now time.Time) *page {
 // titles are the window's and what is read out.
 func titles(s *sight, bad int) (title, announce string) {
 	switch {
+	case bad == 0 && s.Passive != nil && s.Passive.On:
+		return "Passive", "This director is passive: its services are withheld."
 	case bad == 0 && s.problems == 0:
 		return "All is well", "All is well: every virtual server has its quorum."
 	case bad == 0:
@@ -291,6 +294,9 @@ func titles(s *sight, bad int) (title, announce string) {
 func plural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
+	}
+	if strings.HasSuffix(what, "s") {
+		what += "e"
 	}
 	return strconv.Itoa(n) + " " + what + "s"
 }

@@ -74,7 +74,7 @@ const (
 
 // trouble orders states, the worst last.
 var trouble = map[string]int{
-	string(engine.StateUp): 0, stateSorry: 0, string(engine.StateHeld): 1, string(engine.StateMaintenance): 2, stateDraining: 3,
+	string(engine.StateUp): 0, stateSorry: 0, string(engine.StateHeld): 1, string(engine.StateMaintenance): 2, string(engine.StatePassive): 2, stateDraining: 3,
 	string(engine.StateWithdrawn): 4, string(engine.StateUnverified): 5, string(engine.StateDamped): 6, stateForeign: 7,
 	string(engine.StateKept): 8, string(engine.StateDown): 9,
 }
@@ -219,6 +219,8 @@ func (p *pool) finish() {
 			p.trouble = 3
 		case vs.AtFloor:
 			p.trouble = 2
+		case p.missing() || p.unannounced() && !vs.Withheld:
+			p.trouble = 1
 		}
 	}
 	if len(p.drifts) > 0 {

@@ -87,13 +87,17 @@ type standing struct {
 	Since         time.Time `json:"since"`
 }
 
-// stands judges one virtual server.
-func (s *Server) stands(vs *engine.VirtualServer) standing {
+// stands judges one virtual server. A director that is passive is to get no traffic from
+// the first moment, though its services are still there.
+func (s *Server) stands(snap *engine.Snapshot, i int) standing {
+	vs, passive := &snap.VirtualServers[i], snap.Passive != nil && snap.Passive.On
 	a := standing{VirtualServer: vs.Name, Label: vs.Label, Protocol: vs.Protocol, Status: http.StatusServiceUnavailable, QuorumUp: vs.QuorumUp, Alive: vs.Alive, Quorum: vs.Quorum, Since: vs.Since}
 	closed := s.closed()
 	switch {
 	case closed != "":
 		a.Reason = closed
+	case passive:
+		a.Reason = "passive: this director withholds its services"
 	case vs.Suspended:
 		a.Reason = "suspended: its address is not on this host"
 	case !vs.QuorumUp:
@@ -133,12 +137,28 @@ func (s *Server) closed() string {
 	return ""
 }
 
+// passiveBy says who withholds the services.
+func passiveBy(p *engine.Passive) string {
+	var who []string
+	for i := range p.Sources {
+		by := p.Sources[i].Who
+		if why := p.Sources[i].Why; why != "" {
+			by += " (" + why + ")"
+		}
+		who = append(who, by)
+	}
+	return "passive: services are withheld, by " + strings.Join(who, " and by ")
+}
+
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	why := s.closed()
 	if why == "" && s.Overview != nil {
 		snap, _ := s.standings.read(s.Overview)
 		if !snap.Kernel.OK && !snap.Observe {
 			why = "the kernel's table cannot be written: " + snap.Kernel.Error
+		}
+		if p := snap.Passive; p != nil && p.On {
+			why = passiveBy(p)
 		}
 	}
 	if why == "" {
@@ -188,7 +208,7 @@ func (s *Server) virtualServer(w http.ResponseWriter, r *http.Request) {
 		s.notOne(w, r, http.StatusConflict, fmt.Sprintf("%q may be any of %d", name, len(found)), candidates)
 		return
 	}
-	a := s.stands(&snap.VirtualServers[found[0]])
+	a := s.stands(snap, found[0])
 	if wantsJSON(r) {
 		answerJSON(w, a.Status, a)
 		return
@@ -201,14 +221,14 @@ func (s *Server) virtualServers(w http.ResponseWriter, r *http.Request, snap *en
 	if wantsJSON(r) {
 		all := make([]standing, 0, len(snap.VirtualServers))
 		for i := range snap.VirtualServers {
-			all = append(all, s.stands(&snap.VirtualServers[i]))
+			all = append(all, s.stands(snap, i))
 		}
 		answerJSON(w, http.StatusOK, all)
 		return
 	}
 	var b strings.Builder
 	for i := range snap.VirtualServers {
-		a := s.stands(&snap.VirtualServers[i])
+		a := s.stands(snap, i)
 		b.WriteString(strconv.Itoa(a.Status) + " " + a.VirtualServer)
 		if a.Label != "" {
 			b.WriteString(" (" + a.Label + ")")

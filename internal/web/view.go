@@ -134,6 +134,7 @@ func (v viewer) pool(sh *shown) poolView {
 			}
 			p.Notes = append(p.Notes, "Services: "+strings.Join(names, ", "))
 		}
+		p.Notes = append(p.Notes, addresses(vs)...)
 	} else {
 		p.Badges = append(p.Badges, badge{"leaving: no longer configured", "↓", "warn"})
 	}
@@ -161,6 +162,34 @@ func (v viewer) pool(sh *shown) poolView {
 	return p
 }
 
+// shownAddresses are those that a note names.
+const shownAddresses = 4
+
+// addresses says where those of a virtual server are, and which a mark stands for.
+func addresses(vs *engine.VirtualServer) (notes []string) {
+	note := func(format string, args ...any) { notes = append(notes, clip(fmt.Sprintf(format, args...))) }
+	switch v := vs.VIP; {
+	case v == nil:
+	case !v.Announced:
+		note("Not announced on %s: %s", v.Device, v.Why)
+	case len(v.Missing) > 0:
+		for _, m := range v.Missing[:min(len(v.Missing), shownAddresses)] {
+			note("Not on %s: %s: %s", v.Device, m.Address, m.Reason)
+		}
+	default:
+		note("%s on %s, vip_follow %s", plural(v.Addresses, "address"), v.Device, v.Follow)
+	}
+	if m := vs.Marked; m != nil {
+		ranges := m.Ranges[:min(len(m.Ranges), shownAddresses)]
+		more := ""
+		if n := len(m.Ranges) - len(ranges); n > 0 {
+			more = fmt.Sprintf(" and %d more", n)
+		}
+		note("Mark %d stands for %s: %s%s", m.Mark, plural(m.Count, "address"), strings.Join(ranges, ", "), more)
+	}
+	return notes
+}
+
 func (v viewer) badges(p *poolView, vs *engine.VirtualServer) {
 	add := func(word, symbol, class string) { p.Badges = append(p.Badges, badge{word, symbol, class}) }
 	switch {
@@ -176,6 +205,18 @@ func (v viewer) badges(p *poolView, vs *engine.VirtualServer) {
 	}
 	if vs.AtFloor {
 		add(fmt.Sprintf("at its floor of %d for %s", vs.MinAlive, v.moment(vs.FloorSince).Ago), "‼", "bad")
+	}
+	if vs.Withheld {
+		add("withheld: this director is passive", symbols[string(engine.StatePassive)], "odd")
+	}
+	switch v := vs.VIP; {
+	case v == nil:
+	case !v.Announced:
+		add("not announced", "⇣", "warn")
+	case len(v.Missing) > 0:
+		add(fmt.Sprintf("%s of %s addresses not announced", thousands(len(v.Missing)), thousands(v.Addresses)), "✕", "bad")
+	default:
+		add("announced", "⇡", "good")
 	}
 	if vs.Hold != nil {
 		add("departure hold", "◷", "warn")

@@ -454,7 +454,10 @@ func (f *frame) missing(n *syntax.Node, kw *keyword) {
 		f.report(codeMissingSoft, n, &n.Words[len(n.Words)-1], kw.name+" needs a parameter", "write "+kw.name+" "+kw.arg.String()+"; "+f.ignored(kw))
 		return
 	}
-	hint := "the configuration cannot be used; keepalived exits at this line"
+	hint := "the configuration cannot be used"
+	if !kw.extension {
+		hint += "; keepalived exits at this line"
+	}
 	if g := kw.arg.String(); g != "" {
 		hint = "write " + kw.name + " " + g + "; " + hint
 	}

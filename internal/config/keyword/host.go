@@ -216,11 +216,14 @@ func (b *builder) host(drafts []*draft) {
 		}
 		addrs := d.vs.Addresses()
 		if len(addrs) == 0 && (d.vs.VIP.Device != "" || d.vs.VIP.Guard) {
-			what := "vip_device"
-			if d.vs.VIP.Device == "" {
-				what = "vip_guard"
+			what, none, has := "vip_device", "vip_device none", "has"
+			switch {
+			case d.vs.VIP.Device == "":
+				what, none = "vip_guard", "vip_guard off"
+			case d.vs.VIP.Guard:
+				what, none, has = "vip_device and vip_guard", "vip_device none and vip_guard off", "have"
 			}
-			d.raw.f.reportBlock(codeVIPNothing, fmt.Sprintf("%s has no effect for %s: its addresses are not known", what, title(d.raw.f.n)), "a firewall mark does not tell for which addresses it stands; write vip_address, or "+what+" "+map[bool]string{true: "none", false: "off"}[what == "vip_device"])
+			d.raw.f.reportBlock(codeVIPNothing, fmt.Sprintf("%s %s no effect for %s: its addresses are not known", what, has, title(d.raw.f.n)), "a firewall mark does not tell for which addresses it stands; write vip_address ADDRESS, or "+none)
 		}
 		b.oneDevice(d, addrs, devices)
 		b.follows(d)

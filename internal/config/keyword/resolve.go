@@ -487,11 +487,12 @@ func (b *builder) collisions(drafts []*draft) []*draft {
 				}
 				d.told[owner] = true
 				f := d.raw.f
-				hint := "what they share is left to the first one; keepalived would merge the real servers there"
+				share := fmt.Sprintf("%s and %s share %s", title(f.n), title(owner.raw.f.n), entryName(e))
+				why, hint := "with another "+what, "what they share is left to the first one; keepalived would merge the real servers there"
 				if what == markOfGroup {
-					hint = "what they share is left to the first one: a packet has one mark"
+					why, hint = "and its packets can have one mark of nftables_ipvs only", "what they share is left to the first one; use one group for both, or take it out of one of them"
 				}
-				f.reportBlock(codeSameVirtual, fmt.Sprintf("%s and %s share %s, with another %s", title(f.n), title(owner.raw.f.n), entryName(e), what), hint,
+				f.reportBlock(codeSameVirtual, share+", "+why, hint,
 					"the first one is on "+lineOf(owner.vs.Pos, d.vs.Pos))
 			}
 			return true

@@ -2,6 +2,7 @@ package render
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/sluice-lb/sluice/internal/engine"
 )
@@ -29,6 +30,29 @@ func (p *printer) edge(s *engine.Snapshot) {
 	if n := s.Edge.Repaired; n > 0 {
 		p.line("put back around the table since the start: %s that somebody else made, see the log", Count(n, "change"))
 	}
+}
+
+// rangesShown are the ranges of a mark that are listed unless all are asked for.
+const rangesShown = 4
+
+// marked writes which addresses a mark stands for: the kernel's services do not say it.
+func (p *printer) marked(m *engine.Marked) {
+	if m == nil {
+		return
+	}
+	what := "1 address"
+	if m.Count != 1 {
+		what = fmt.Sprintf("%d addresses", m.Count)
+	}
+	shown, more := m.Ranges, ""
+	if n := len(shown); n > rangesShown && !p.o.Wide {
+		shown, more = shown[:rangesShown], fmt.Sprintf(", and %s more", Count(uint64(n-rangesShown), "range"))
+	}
+	ranges := make([]string, len(shown))
+	for i, r := range shown {
+		ranges[i] = clean(r)
+	}
+	p.line("  mark %d (nftables_ipvs): %s: %s%s", m.Mark, what, strings.Join(ranges, ", "), more)
 }
 
 // vip writes where a virtual server's addresses are.

@@ -271,6 +271,7 @@ func (p *printer) situation(x *engine.Explanation) {
 			p.line("  %s: its address is not on this host, nothing is checked (ha_suspend)", p.color(odd, "SUSPENDED"))
 		}
 		p.vip(q.VIP)
+		p.marked(q.Marked)
 		p.hold(q.Hold)
 	}
 	if len(x.Orders) == 0 {

@@ -39,20 +39,21 @@ type Options struct {
 type Result struct {
 	// Shown is how many virtual servers and leaving services passed the filter.
 	Shown int
-	// Healthy: every virtual server shown has its quorum without being at its floor,
-	// and the kernel's table can be written (which does not count in observe mode).
+	// Healthy: every virtual server shown has its quorum without being at its floor and
+	// without an address that is missing, the kernel's table can be written (which does
+	// not count in observe mode), and what goes with the services works.
 	Healthy bool
 }
 
 // Select returns the virtual servers and leaving services that pass a filter, and
 // what is to be said of them, without writing anything.
 func Select(s *engine.Snapshot, filter string) ([]engine.VirtualServer, []engine.Service, Result) {
-	r := Result{Healthy: s.Kernel.OK || s.Observe}
+	r := Result{Healthy: (s.Kernel.OK || s.Observe) && (s.Edge == nil || len(s.Edge.Failures) == 0)}
 	vss := []engine.VirtualServer{} // for JSON, which has no list otherwise
 	for _, vs := range s.VirtualServers {
 		if matches(vs, filter) {
 			vss = append(vss, vs)
-			r.Healthy = r.Healthy && vs.QuorumUp && !vs.AtFloor
+			r.Healthy = r.Healthy && vs.QuorumUp && !vs.AtFloor && (vs.VIP == nil || len(vs.VIP.Missing) == 0)
 		}
 	}
 	var leaving []engine.Service

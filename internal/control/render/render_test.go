@@ -182,6 +182,9 @@ func TestGolden(t *testing.T) {
 		{"empty", empty, Options{}, Result{0, false}},
 		{"held", held(false), Options{}, Result{1, true}},
 		{"held-over", held(true), Options{Color: true}, Result{1, true}},
+		{"edge", around(), Options{}, Result{4, false}},
+		{"edge-wide", around(), Options{Wide: true}, Result{4, false}},
+		{"passive", withheld(), Options{}, Result{1, true}},
 		{"no-match", healthy(), Options{Filter: "10.9.9.9"}, Result{0, true}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

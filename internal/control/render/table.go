@@ -41,6 +41,7 @@ func (p *printer) virtualServer(vs *engine.VirtualServer, observe bool) {
 		p.line("  %s: its address is not on this host, nothing is checked (ha_suspend)", p.color(odd, "SUSPENDED"))
 	}
 	p.vip(vs.VIP)
+	p.marked(vs.Marked)
 	p.hold(vs.Hold)
 	if vs.AtFloor {
 		p.line("  %s for %s: real servers whose checks fail are kept in service, so that %d serve (min_alive)", p.color(bad, "AT ITS FLOOR"), p.ago(vs.FloorSince), vs.MinAlive)

@@ -239,6 +239,12 @@ func (m *Model) head() (color, text string) {
 		return bad, text + "; LAST RELOAD REFUSED: " + render.Clean(s.Reload.Error)
 	case s.Overdue >= time.Second:
 		return bad, text + "; CHECKS ARE LATE by " + render.Compact(s.Overdue)
+	case s.Passive != nil && s.Passive.On:
+		by := &s.Passive.Sources[0]
+		return odd, text + "; PASSIVE for " + render.Compact(s.At.Sub(by.Since)) + " by " + render.Clean(by.Who) + ", services are withheld"
+	case s.Edge != nil && len(s.Edge.Failures) > 0:
+		f := &s.Edge.Failures[0]
+		return bad, text + "; " + render.Clean(strings.ToUpper(f.Feature)+" DOES NOT WORK: "+f.Reason)
 	case s.Observe:
 		text += ", observe mode"
 	}
@@ -250,7 +256,7 @@ func (m *Model) head() (color, text string) {
 }
 
 func (m *Model) sum() (color, text string) {
-	quorum, floor, drains := 0, 0, 0
+	quorum, floor, drains, hidden := 0, 0, 0, 0
 	for i := range m.snap.VirtualServers {
 		vs := &m.snap.VirtualServers[i]
 		if vs.QuorumUp {
@@ -258,6 +264,9 @@ func (m *Model) sum() (color, text string) {
 		}
 		if vs.AtFloor {
 			floor++
+		}
+		if vs.VIP != nil && (!vs.VIP.Announced || len(vs.VIP.Missing) > 0) {
+			hidden++
 		}
 	}
 	states := map[string]int{}
@@ -278,7 +287,10 @@ func (m *Model) sum() (color, text string) {
 	if floor > 0 {
 		parts = append(parts, fmt.Sprintf("%d AT ITS FLOOR", floor))
 	}
-	for _, s := range []engine.State{engine.StateUp, engine.StateDown, engine.StateKept, engine.StateUnverified, engine.StateDamped, engine.StateMaintenance, engine.StateWithdrawn, engine.StateHeld} {
+	if hidden > 0 {
+		parts = append(parts, fmt.Sprintf("%d NOT ANNOUNCED", hidden))
+	}
+	for _, s := range []engine.State{engine.StateUp, engine.StateDown, engine.StateKept, engine.StateUnverified, engine.StateDamped, engine.StateMaintenance, engine.StateWithdrawn, engine.StatePassive, engine.StateHeld} {
 		if n := states[string(s)]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, s))
 		}

@@ -43,7 +43,7 @@ const (
 var ranks = map[engine.State]int{
 	engine.StateDown: rankBad, engine.StateKept: rankBad,
 	engine.StateUnverified: rankOdd, engine.StateDamped: rankOdd, engine.StateHeld: rankOdd,
-	engine.StateWithdrawn: rankOdd, engine.StateMaintenance: rankDrain, engine.StateUp: rankGood,
+	engine.StateWithdrawn: rankOdd, engine.StatePassive: rankOdd, engine.StateMaintenance: rankDrain, engine.StateUp: rankGood,
 }
 
 // poolName is what a virtual server is called here.
@@ -79,6 +79,9 @@ func rowsOf(s *engine.Snapshot) []row {
 			if rs.Label != "" {
 				r.server = rs.Label
 			}
+			if why := unseen(vs.VIP); why != "" && rs.State != engine.StatePassive {
+				r.why, r.rank = why+"; "+r.why, min(r.rank, rankOdd)
+			}
 			if d := held.take(rs.Address); d != nil {
 				r.holds(d)
 			}
@@ -106,6 +109,19 @@ func rowsOf(s *engine.Snapshot) []row {
 		}
 	}
 	return rows
+}
+
+// unseen is why clients do not come to a virtual server's addresses, "" if they do.
+func unseen(v *engine.VIP) string {
+	switch {
+	case v == nil:
+		return ""
+	case !v.Announced:
+		return "NOT ANNOUNCED: " + v.Why
+	case len(v.Missing) > 0:
+		return fmt.Sprintf("NOT ANNOUNCED: %d of %d addresses", len(v.Missing), v.Addresses)
+	}
+	return ""
 }
 
 func leaving(pool, vs string, d *held) row {
