@@ -24,10 +24,10 @@ type serverToo struct {
 // second, which has learned of all. withhold makes the second one's file without its
 // services, and with, of the one that has them. The virtual address is local on it without
 // being on a device that answers for it, as on each real server.
-func newServerToo(t *testing.T, local string, withhold func(served string) string) *serverToo {
+func newServerToo(t *testing.T, local string, withhold func(b *bed, served string) string) *serverToo {
 	t.Helper()
 	p := &serverToo{newPair(t, 2, "rr", ""), "9:1 1:1 2:1"}
-	p.second.becomes(withhold(read(t, p.second.conf)), "-")
+	p.second.becomes(withhold(p.second, read(t, p.second.conf)), "-")
 	p.Second.Sysctl(t, "net.ipv4.conf.all.arp_ignore", "1")
 	p.Second.Sysctl(t, "net.ipv4.conf.all.arp_announce", "2")
 	p.Second.IP(t, local)
@@ -83,7 +83,7 @@ func TestKernelSyncServerToo(t *testing.T) {
 		t.Parallel()
 		const other = "virtual_server 192.0.2.99 9 {\n lvs_sched rr\n lvs_method DR\n protocol TCP\n real_server 10.0.0.11 9 {\n }\n}\n"
 		var served string
-		p := newServerToo(t, "address add 192.0.2.10/32 dev lo", func(text string) string {
+		p := newServerToo(t, "address add 192.0.2.10/32 dev lo", func(_ *bed, text string) string {
 			served = text + other
 			withheld, _, _ := strings.Cut(text, "virtual_server")
 			return withheld + other
@@ -96,10 +96,11 @@ func TestKernelSyncServerToo(t *testing.T) {
 	})
 	t.Run("vip_device", func(t *testing.T) {
 		t.Parallel()
-		p := newServerToo(t, "route add local 192.0.2.10 dev lo", func(text string) string {
+		p := newServerToo(t, "route add local 192.0.2.10 dev lo", func(b *bed, text string) string {
+			b.standby(1)
 			const sync = " #sluice lvs_sync_state track_file vrrp\n"
 			return strings.Replace(withOwn(text), sync+"}\n", sync+
-				" #sluice vip_device sluice0\n #sluice vip_delay 1\n #sluice passive track_file standby\n}\ntrack_file standby {\n file DIR/standby\n init_file 1\n}\n", 1)
+				" #sluice vip_device sluice0\n #sluice vip_delay 1\n #sluice passive track_file standby\n}\ntrack_file standby {\n file DIR/standby\n}\n", 1)
 		})
 		p.die()
 		if p.second.announced() {
