@@ -61,7 +61,7 @@ test-ecmp: ## what clients lose of three directors behind a router with ECMP (AR
 	$(GO) run ./test/ecmp $(ARGS)
 
 test-ecmp-quick: ## the part of it that is marked as quick
-	$(GO) run ./test/ecmp -quick -parallel 1 -t 8m $(ARGS)
+	$(GO) run ./test/ecmp -quick -parallel 2 -t 8m $(ARGS)
 
 test-sync: build ## what connections of two directors with the sync daemon lose, on both kernels (ARGS=-update)
 	$(GO) run ./test/vm/kernel-tests -run '^TestKernelSync' -kernel '$(or $(KERNEL),all)' -args '$(ARGS)' ./test/e2e

@@ -24,6 +24,11 @@ the table with its last connection. Checks go on. That lasts until sluice passiv
 over reloads and restarts too. What the configuration asks for (the keyword passive,
 by a track file or not) goes on after "off". Without an argument: how it is.
 
+A connection that a router now sends to another director still counts here, until the
+kernel forgets it: without the kernel's sync daemon 15 minutes after its last packet
+here, with it when it ends there. drain_timeout bounds that for all drains, --timeout
+bounds the waiting alone.
+
 Exit statuses:
   0  done, or shown; with --wait: and nothing of it is in the table any more
   1  refused, or off while the configuration says otherwise: still passive
@@ -156,6 +161,14 @@ func left(p control.Passive) string {
 	return text
 }
 
+// elsewhere says what may be among connections that do not end.
+func elsewhere(p control.Passive) string {
+	if p.Connections == 0 || p.Addresses > 0 {
+		return ""
+	}
+	return "  connections that another director has taken over count until the kernel forgets them; packets tell: ipvsadm -Ln --rate\n"
+}
+
 // whatHappens says what a director does that has just been made passive.
 func whatHappens(p control.Passive) string {
 	if p.Services == 0 && p.Addresses == 0 {
@@ -203,7 +216,7 @@ func (w *withdrawal) watch(ctx context.Context) int {
 		}
 		if late {
 			w.clear()
-			fmt.Fprintf(w.stderr, "not drained within %v, %s; it stays passive\n", w.limit, left(w.now))
+			fmt.Fprintf(w.stderr, "not drained within %v, %s; it stays passive\n%s", w.limit, left(w.now), elsewhere(w.now))
 			return exitTimeout, true
 		}
 		return 0, false

@@ -114,6 +114,7 @@ func TestPassiveWait(t *testing.T) {
 		"until it is out of the table": {answers: []any{full, quiet, done}, took: 2 * time.Second, says: "5 connections on 2 services left, addresses still announced: 1 after 0s\ndrained, nothing of it is in the table; it took 2s\n"},
 		"on a terminal":                {answers: []any{full, quiet, done}, terminal: true, took: 2 * time.Second, says: "\r\x1b[K0 connections on 2 services left after 1s\r\x1b[Kdrained"},
 		"the time is over":             {answers: []any{full}, limit: 2500 * time.Millisecond, status: exitTimeout, took: 2500 * time.Millisecond, says: "not drained within 2.5s"},
+		"of what was taken over":       {answers: []any{control.Passive{Passive: true, Services: 1, Connections: 5}}, limit: time.Second, status: exitTimeout, took: time.Second, says: "5 connections on 1 service left; it stays passive\n  connections that another director has taken over count"},
 		"somebody ends it":             {answers: []any{full, control.Passive{}}, status: exitEnded, took: time.Second, says: "somebody else has ended it"},
 		"a restart of the daemon":      {answers: []any{full, gone, gone, done}, took: 3 * time.Second, says: "drained"},
 		"the daemon is gone":           {answers: []any{full, gone}, status: exitUnreachable, took: 30 * time.Second, says: "not running"},

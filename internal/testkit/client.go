@@ -300,6 +300,8 @@ type ShortReport struct {
 	Losses map[Loss]int
 	// FirstErr is the first error met, to tell what a Loss of Other was.
 	FirstErr error
+	// Slowest is the longest that one took which was OK.
+	Slowest time.Duration
 }
 
 // Lost is the number of requests that did not end in a 2xx answer.
@@ -330,8 +332,9 @@ func StartShort(t T, ns *NS, addr string, perSecond int) *Short {
 		defer tick.Stop()
 		for {
 			s.wg.Go(func() {
+				begun := time.Now()
 				server, err := get(ctx, ns, addr)
-				s.record(ctx, server, err)
+				s.record(ctx, server, time.Since(begun), err)
 			})
 			select {
 			case <-tick.C:
@@ -386,7 +389,7 @@ func get(ctx context.Context, ns *NS, addr string) (server string, err error) {
 	return resp.Header.Get("X-Backend"), nil
 }
 
-func (s *Short) record(ctx context.Context, server string, err error) {
+func (s *Short) record(ctx context.Context, server string, took time.Duration, err error) {
 	if err != nil && errors.Is(ctx.Err(), context.Canceled) {
 		return // the client ended, the server did nothing wrong
 	}
@@ -397,6 +400,7 @@ func (s *Short) record(ctx context.Context, server string, err error) {
 	case err == nil:
 		s.report.OK++
 		s.report.By[server]++
+		s.report.Slowest = max(s.report.Slowest, took)
 	case errors.As(err, &status):
 		s.report.Losses[Status]++
 	default:
@@ -436,7 +440,7 @@ func (s *Short) Await(t T, n int) {
 func (s *Short) Report() ShortReport {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := ShortReport{OK: s.report.OK, By: map[string]int{}, Losses: map[Loss]int{}, FirstErr: s.report.FirstErr}
+	r := ShortReport{OK: s.report.OK, By: map[string]int{}, Losses: map[Loss]int{}, FirstErr: s.report.FirstErr, Slowest: s.report.Slowest}
 	for k, v := range s.report.By {
 		r.By[k] = v
 	}

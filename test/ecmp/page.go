@@ -83,41 +83,39 @@ func measured(old string, plan play.Plan, results play.Results) string {
 		fmt.Fprintf(&b, " %s |", m.Name)
 	}
 	b.WriteString("\n|---|" + strings.Repeat("---|", len(play.Modes)) + "\n")
-	for _, kind := range []string{play.Sluice, play.Hand} {
-		b.WriteString(leftRow(kind, results.Runs, old))
-	}
-	b.WriteString("\n")
+	b.WriteString(leftRow(results.Runs, old) + "\n")
 	return b.String()
 }
 
 // leftTitle is the heading of what a drained director keeps.
 const leftTitle = "Still established at the drained director"
 
-// leftRow is what a drained director keeps of the connections that were moved; the old
-// row where a mode did not take part.
-func leftRow(kind string, runs []play.Result, old string) string {
+// leftRow is what a drained director keeps of the connections that were moved, which is
+// the kernel's doing; the old row where a mode did not take part.
+func leftRow(runs []play.Result, old string) string {
 	cells := map[string]string{}
 	for _, r := range runs {
-		if r.Kind == kind && r.Left > 0 {
+		if r.Left > 0 && len(r.Problems) == 0 {
 			cells[r.Mode] = fmt.Sprintf(" %d, then %d |", r.Left, r.Unheard)
 		}
 	}
+	const title = "by hand"
 	if len(cells) < len(play.Modes) {
 		_, rest, _ := strings.Cut(old, "\n### "+leftTitle+"\n")
-		return findRow(rest, kindTitles[kind], len(play.Modes)-1)
+		return findRow(rest, title, len(play.Modes)-1)
 	}
-	text := "| " + kindTitles[kind] + " |"
+	text := "| " + title + " |"
 	for _, m := range play.Modes {
 		text += cells[m.Name]
 	}
 	return text + "\n"
 }
 
-// row is a scenario's; the old one where a mode did not take part.
+// row is a scenario's; the old one where a mode did not take part, or went wrong.
 func row(s *play.Scenario, kind string, runs []play.Result, old string) string {
 	cells := map[string]play.Result{}
 	for _, r := range runs {
-		if r.Scenario == s.Name && r.Kind == kind {
+		if r.Scenario == s.Name && r.Kind == kind && len(r.Problems) == 0 && r.Excused == "" {
 			cells[r.Mode] = r
 		}
 	}

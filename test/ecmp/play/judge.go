@@ -18,9 +18,9 @@ func Judge(s *Scenario, r Result) (wrong []string) {
 		if r.Long.Lost > 0 {
 			wrong = append(wrong, fmt.Sprintf("%d of %d long-lived connections were lost (%s)", r.Long.Lost, r.Long.Opened, r.Long.How))
 		}
-		if s.ShortZero && r.Short.Lost > 0 {
-			wrong = append(wrong, fmt.Sprintf("%d of %d short requests were lost (%s)", r.Short.Lost, r.Short.Opened, r.Short.How))
-		}
+	}
+	if slices.Contains(s.ShortZero, r.Mode) && r.Short.Lost > 0 && r.Excused == "" {
+		wrong = append(wrong, fmt.Sprintf("%d of %d short requests were lost (%s)", r.Short.Lost, r.Short.Opened, r.Short.How))
 	}
 	if slices.Contains(s.Costs, r.Mode) && r.Long.Lost == 0 {
 		wrong = append(wrong, "nothing was lost, as cannot be: the clients do not see what they should")

@@ -50,7 +50,7 @@ func TestParsePorts(t *testing.T) {
 // would show.
 func TestJudge(t *testing.T) {
 	t.Parallel()
-	s := &Scenario{Name: "x", Zero: []string{"sync"}, Costs: []string{"neither"}, ShortZero: true}
+	s := &Scenario{Name: "x", Zero: []string{"sync"}, Costs: []string{"neither"}, ShortZero: []string{"sync"}}
 	good := Result{Mode: "sync", Long: Count{Opened: 60}, Short: Count{Opened: 50}, Moved: 20}
 	for name, tt := range map[string]struct {
 		change func(*Result)
@@ -59,6 +59,8 @@ func TestJudge(t *testing.T) {
 		"all is well":            {func(*Result) {}, ""},
 		"a long one is lost":     {func(r *Result) { r.Long.Lost = 1 }, "1 of 60 long-lived"},
 		"a short one is lost":    {func(r *Result) { r.Short.Lost = 1 }, "1 of 50 short"},
+		"which is excused":       {func(r *Result) { r.Short.Lost, r.Excused = 1, "a bad machine" }, ""},
+		"a long one never is":    {func(r *Result) { r.Long.Lost, r.Excused = 1, "a bad machine" }, "1 of 60 long-lived"},
 		"where it may be":        {func(r *Result) { r.Mode, r.Long.Lost, r.Short.Lost = "sloppy_tcp", 5, 5 }, ""},
 		"nothing where it must":  {func(r *Result) { r.Mode = "neither" }, "cannot be"},
 		"lost where it must":     {func(r *Result) { r.Mode, r.Long.Lost = "neither", 20 }, ""},
@@ -86,7 +88,7 @@ func TestScenarios(t *testing.T) {
 			t.Errorf("%s is there twice", s.Name)
 		}
 		seen[s.Name], seen[s.Title] = true, true
-		for _, names := range [][]string{s.Quick, s.Zero, s.Costs} {
+		for _, names := range [][]string{s.Quick, s.Zero, s.Costs, s.ShortZero} {
 			for _, n := range names {
 				if !strings.Contains(known, n) {
 					t.Errorf("%s: unknown mode %s", s.Name, n)
@@ -161,14 +163,18 @@ func TestPageHasTheKeywords(t *testing.T) {
 func TestUnfit(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		lossless         bool
-		pulses, requests int
-		want             bool
+		w           witnesses
+		long, short int
+		want        bool
 	}{
-		{false, 0, 0, false}, {false, 1, 0, true}, {false, 0, 1, true}, {true, 6, 6, false},
+		{witnesses{}, 9, 9, false},
+		{witnesses{6, 6, 2 * slow}, 0, 0, false},
+		{witnesses{pulses: 1}, 1, 0, true}, {witnesses{pulses: 1}, 0, 1, false},
+		{witnesses{requests: 1}, 0, 1, true}, {witnesses{requests: 1}, 1, 0, false},
+		{witnesses{slowest: 2 * slow}, 0, 1, true}, {witnesses{slowest: 2 * slow}, 1, 0, false},
 	} {
-		if got := unfit(tt.lossless, tt.pulses, tt.requests); (got != "") != tt.want {
-			t.Errorf("%+v: %q", tt, got)
+		if got := tt.w.unfit(tt.long, tt.short); got != tt.want {
+			t.Errorf("%+v: %v", tt, got)
 		}
 	}
 }

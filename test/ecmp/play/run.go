@@ -138,12 +138,17 @@ func (r *run) play() {
 	r.res.Long = Count{rep.Opened, rep.Lost(), how(rep.Losses)}
 	short := r.short.Close()
 	r.res.Short = Count{short.OK + short.Lost(), short.Lost(), how(short.Losses)}
-	if r.s.leaves > 0 {
+	if short.FirstErr != nil {
+		r.res.Short.How += fmt.Sprintf(", first: %v", short.FirstErr)
+	}
+	// By hand alone: sluiced has the kernel forget the connections of what it removes.
+	looked := r.s.leaves > 0 && r.kind == Hand
+	if looked {
 		r.res.Left = r.entries(r.rig.directors[r.s.leaves-1], ports)
 	}
 	r.long.Abort()
 	r.pulse.Abort()
-	if r.s.leaves > 0 {
+	if looked {
 		r.res.Unheard = r.unheard(r.rig.directors[r.s.leaves-1], ports)
 	}
 }
@@ -156,23 +161,35 @@ func (r *run) void() string {
 	if !r.acted {
 		return "it did not come to its scenario: " + strings.Join(r.Failures, "; ")
 	}
-	lossless := len(r.Failures) == 0 && r.res.Long.Lost == 0 && r.res.Short.Lost == 0
 	if r.past != nil {
-		if why := unfit(lossless, r.pulse.Report().Lost(), r.past.Close().Lost()); why != "" {
-			return why
+		past := r.past.Close()
+		w := witnesses{r.pulse.Report().Lost(), past.Lost(), past.Slowest}
+		if len(r.Failures) > 0 && w.unfit(1, 1) || w.unfit(r.res.Long.Lost, r.res.Short.Lost) {
+			return fmt.Sprintf("%s; to it %s and %s", w, r.res.Long, r.res.Short)
 		}
 	}
 	return expired(r.router.Lines(), r.gone)
 }
 
-// unfit is what the witnesses past the virtual address say, of whom so many were lost.
-// They are not asked where nothing was lost and nothing failed: a bad machine makes that
-// no better.
-func unfit(lossless bool, pulses, requests int) string {
-	if lossless || pulses+requests == 0 {
-		return ""
-	}
-	return fmt.Sprintf("%d connections and %d requests past the virtual address were lost too", pulses, requests)
+// slow is what no request takes on a machine that is fit: a third of what it may.
+const slow = time.Second
+
+// witnesses are those past the virtual address: how many connections and how many
+// requests were lost, and the slowest request.
+type witnesses struct {
+	pulses, requests int
+	slowest          time.Duration
+}
+
+// unfit reports whether they excuse losses, of long-lived connections or of requests: each
+// are asked for their like, and where nothing was lost nobody is, as a bad machine makes
+// that no better.
+func (w witnesses) unfit(long, short int) bool {
+	return long > 0 && w.pulses > 0 || short > 0 && (w.requests > 0 || w.slowest > slow)
+}
+
+func (w witnesses) String() string {
+	return fmt.Sprintf("past the virtual address %d connections and %d requests were lost too, and the slowest took %v", w.pulses, w.requests, w.slowest.Round(time.Millisecond))
 }
 
 // expired finds a session whose hold time was over, other than with the director that

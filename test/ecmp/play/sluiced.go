@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -27,16 +28,17 @@ func (d *daemonDirector) file(name string) string {
 }
 
 // conf is the configuration file. Drains are bounded: what the router moved to another
-// director would be waited for until the kernel forgets it here. With inhibit_on_failure
-// servers are in the table in the order of the file, not in that of their first checks.
+// director would be waited for until the kernel forgets it here. Without alpha
+// the pool is whole from the start: with it a director announces what its first server
+// that passes makes a quorum, and Maglev leads everybody there.
 func (d *daemonDirector) conf() string {
 	var b strings.Builder
-	b.WriteString("global_defs {\n    vip_device " + device + "\n    vip_follow quorum\n    vip_guard on\n    vip_delay 2\n    passive track_file leave\n    drain_interval 1\n    drain_timeout 3\n")
+	b.WriteString("global_defs {\n    vip_device " + device + "\n    vip_follow quorum\n    vip_guard on\n    vip_delay 5\n    passive track_file leave\n    drain_interval 1\n    drain_timeout 3\n")
 	if d.r.mode.Sync {
 		b.WriteString("    lvs_sync_daemon eth0 id 7\n    lvs_sync_state both\n")
 	}
 	fmt.Fprintf(&b, "}\ntrack_file leave {\n    file %s\n}\n", d.file("leave"))
-	fmt.Fprintf(&b, "virtual_server %v %d {\n    delay_loop 1\n    lvs_sched mh\n    mh-port\n    lvs_method DR\n    protocol TCP\n    alpha\n    inhibit_on_failure\n", vip, port)
+	fmt.Fprintf(&b, "virtual_server %v %d {\n    delay_loop 1\n    lvs_sched mh\n    mh-port\n    lvs_method DR\n    protocol TCP\n    inhibit_on_failure\n", vip, port)
 	for _, s := range d.list {
 		fmt.Fprintf(&b, "    real_server %v %d {\n        weight 1\n        TCP_CHECK {\n            connect_timeout 1\n            retry 0\n        }\n    }\n", serverAddr(s), port)
 	}
@@ -82,12 +84,11 @@ func (d *daemonDirector) add(server int) {
 func (d *daemonDirector) withdraw() { d.say("1") }
 
 func (d *daemonDirector) empty() {
-	testkit.Eventually(d.r, patience, func() string {
-		if n := d.services(); n > 0 {
-			return fmt.Sprintf("d%d is passive and still has %d services", d.i+1, n)
+	for begun := time.Now(); d.services() > 0; d.r.pause(look) {
+		if time.Since(begun) > patience {
+			d.r.Fatalf("still not after %v: d%d is passive and has %d services", patience, d.i+1, d.services())
 		}
-		return ""
-	})
+	}
 }
 
 func (d *daemonDirector) cut() {} // its checks tell it
