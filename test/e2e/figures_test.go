@@ -75,8 +75,11 @@ func (p *pair) figure(name string, lost, opened int) {
 func replacePart(t *testing.T, file, table string) {
 	t.Helper()
 	text, err := page.Replace(read(t, file), figuresPart, table)
+	if err == nil { // nobody is to see half a page
+		err = os.WriteFile(file+".new", []byte(text), 0o644)
+	}
 	if err == nil {
-		err = os.WriteFile(file, []byte(text), 0o644)
+		err = os.Rename(file+".new", file)
 	}
 	if err != nil {
 		t.Fatalf("%s: %v", file, err)
