@@ -17,7 +17,7 @@ LDFLAGS  = -s -w -X github.com/sluice-lb/sluice/internal/build.Version=$(VERSION
 # apt installs Debian packages unless the program $(1) is there; lists are updated only then.
 apt = command -v $(1) >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(2) >/dev/null; }
 
-.PHONY: help build test test-unit test-race test-kernel test-diff test-diff-quick test-loss test-loss-quick test-ecmp test-ecmp-quick test-long test-browser test-rules test-readers bench bench-compare bench-check lint fuzz cover demo install uninstall man deb rpm test-package clean
+.PHONY: help build test test-unit test-race test-kernel test-diff test-diff-quick test-loss test-loss-quick test-ecmp test-ecmp-quick test-sync test-long test-browser test-rules test-readers bench bench-compare bench-check lint fuzz cover demo install uninstall man deb rpm test-package clean
 
 help: ## what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,6 +62,9 @@ test-ecmp: ## what clients lose of three directors behind a router with ECMP (AR
 
 test-ecmp-quick: ## the part of it that is marked as quick
 	$(GO) run ./test/ecmp -quick -parallel 2 -t 8m $(ARGS)
+
+test-sync: build ## what connections of two directors with the sync daemon lose, on both kernels (ARGS=-update)
+	$(GO) run ./test/vm/kernel-tests -run '^TestKernelSync' -kernel '$(or $(KERNEL),all)' -args '$(ARGS)' ./test/e2e
 
 test-loss-quick: ## the four or five scenarios of it that are marked as quick
 	$(GO) run ./test/loss -quick -t 10m $(ARGS)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"reflect"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -152,7 +153,9 @@ func audit(r *rig, when string) {
 			kept := slices.Clone(vs.rs)
 			fresh := e.piece(vs, unsettled, nil, true, now)
 			got, want := p.pieces.at(i).read(e.config, now), fresh.read(e.config, now)
-			if diff := gocmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Addr{}), cmpopts.IgnoreFields(Checker{}, "LastAt", "Took")); diff != "" {
+			if reflect.DeepEqual(want, got) {
+				// The rule, and much cheaper to find out.
+			} else if diff := gocmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Addr{}), cmpopts.IgnoreFields(Checker{}, "LastAt", "Took")); diff != "" {
 				r.Errorf("%s: %s is published (-anew +published):\n%s", when, vs.name, diff)
 			}
 			for j := range vs.rs {

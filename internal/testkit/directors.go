@@ -38,16 +38,21 @@ func (d *Directors) Fail(t T) {
 
 var hardware = regexp.MustCompile(`link/ether (\S+)`)
 
-// Move has the second director take the virtual address: the client learns of it as by
-// a gratuitous ARP.
+// Move has the second director take the virtual address.
 func (d *Directors) Move(t T) {
 	t.Helper()
-	vip := fmt.Sprintf("%s/32", d.VIP)
-	d.Second.IP(t, "address add "+vip+" dev front")
+	d.Second.IP(t, fmt.Sprintf("address add %s/32 dev front", d.VIP))
+	d.Lead(t)
+}
+
+// Lead has the client's packets go to the second director, whether that has the virtual
+// address or not: the client learns of it as by a gratuitous ARP.
+func (d *Directors) Lead(t T) {
+	t.Helper()
 	m := hardware.FindStringSubmatch(d.Second.Run(t, "ip", "-o", "link", "show", "dev", "front"))
 	if m == nil {
 		t.Fatalf("second director: no hardware address on front")
 	}
 	d.Client.IP(t, fmt.Sprintf("neigh replace %s lladdr %s dev eth0 nud permanent", d.VIP, m[1]))
-	d.Director.IP(t, "address del "+vip+" dev front")
+	d.Director.IP(t, fmt.Sprintf("address del %s/32 dev front", d.VIP))
 }

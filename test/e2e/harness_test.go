@@ -90,9 +90,15 @@ const globals = "global_defs {\n drain_interval 2\n}\n"
 
 func (b *bed) start(args ...string) {
 	b.Helper()
+	b.launch(args...)
+	b.daemon.WaitLine(b.T, patience, "Ready")
+}
+
+// launch is start that does not wait.
+func (b *bed) launch(args ...string) {
+	b.Helper()
 	args = append([]string{"-f", b.conf, "--socket", b.socket, "--state-dir", b.stateDir()}, args...)
 	b.daemon = b.Director.Start(b.T, nil, program(b.T, "sluiced"), args...)
-	b.daemon.WaitLine(b.T, patience, "Ready")
 }
 
 // hold opens n connections to the VIP that exchange a line each 100 ms.

@@ -1,6 +1,6 @@
 // Command kernel-tests runs the tests that need a kernel with ip_vs:
 //
-//	go run ./test/vm/kernel-tests [-where auto|host|vm] [-kernel NAME[,NAME]|all] [-run REGEXP] [-t SECONDS] [PACKAGE...]
+//	go run ./test/vm/kernel-tests [-where auto|host|vm] [-kernel NAME[,NAME]|all] [-run REGEXP] [-args ARGUMENTS] [-t SECONDS] [PACKAGE...]
 //
 // A kernel test is a function whose name starts with TestKernel; every package
 // under PACKAGE (./... by default) that has one takes part. The test binaries
@@ -34,6 +34,7 @@ import (
 
 type options struct {
 	where, pattern string
+	arguments      string   // more of them for the test binaries
 	kernels        []string // Debian releases; "" is what the place has
 	limit          time.Duration
 	memoryMB       int
@@ -45,6 +46,7 @@ func main() {
 	var o options
 	flag.StringVar(&o.where, "where", envOr("SLUICE_KERNEL_WHERE", "auto"), "`host`, vm or auto")
 	flag.StringVar(&o.pattern, "run", "^TestKernel", "run the tests that match this `regexp`")
+	flag.StringVar(&o.arguments, "args", "", "more `arguments` for the test binaries, which all of them must know")
 	kernel := flag.String("kernel", "", "boot the kernels of these Debian `releases` in the VM, with commas, or all: "+strings.Join(allKernels, ","))
 	flag.IntVar(&o.memoryMB, "m", 2048, "guest memory in `MB`")
 	seconds := flag.Int("t", 900, "time limit in `seconds` for all of them on one kernel")
@@ -110,7 +112,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 		return err
 	}
 	script := filepath.Join(dir, "run.sh")
-	if err := os.WriteFile(script, []byte(runScript(packages, o.pattern, o.limit)), 0o755); err != nil {
+	if err := os.WriteFile(script, []byte(runScript(packages, o)), 0o755); err != nil {
 		return err
 	}
 	execute := machine.Run

@@ -99,8 +99,8 @@ func TestHasKernelTest(t *testing.T) {
 
 func TestRunScriptQuotes(t *testing.T) {
 	t.Parallel()
-	got := runScript([]testPackage{{path: "p", dir: "/it's", binary: "/b c"}}, "^TestKernel", time.Minute)
-	for _, want := range []string{`cd '/it'\''s'`, `sh '/b c' -test.v -test.run '^TestKernel' -test.timeout 1m0s || status=1`, "export SLUICE_KERNEL=1\n"} {
+	got := runScript([]testPackage{{path: "p", dir: "/it's", binary: "/b c"}}, options{pattern: "^TestKernel", limit: time.Minute, arguments: "-update"})
+	for _, want := range []string{`cd '/it'\''s'`, `sh '/b c' -test.v -test.run '^TestKernel' -test.timeout 1m0s -update || status=1`, "export SLUICE_KERNEL=1\n"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("script lacks %q:\n%s", want, got)
 		}

@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 )
 
 // testPackage is one package with kernel tests and the binary made of it.
@@ -87,12 +86,12 @@ const header = "=== PACKAGE "
 // runScript is a shell script, since shell is what host and guest both have. Each
 // binary runs in its package's directory, as go test does, and in a network
 // namespace of its own, so that no test sees another's table.
-func runScript(packages []testPackage, pattern string, limit time.Duration) string {
+func runScript(packages []testPackage, o options) string {
 	var s strings.Builder
 	s.WriteString("export SLUICE_KERNEL=1\nstatus=0\n")
 	for _, p := range packages {
-		fmt.Fprintf(&s, "echo; echo %s\ncd %s && unshare -n sh -c 'ip link set lo up; exec \"$@\"' sh %s -test.v -test.run %s -test.timeout %v || status=1\n",
-			quote(header+p.path), quote(p.dir), quote(p.binary), quote(pattern), limit)
+		fmt.Fprintf(&s, "echo; echo %s\ncd %s && unshare -n sh -c 'ip link set lo up; exec \"$@\"' sh %s -test.v -test.run %s -test.timeout %v %s || status=1\n",
+			quote(header+p.path), quote(p.dir), quote(p.binary), quote(o.pattern), o.limit, o.arguments)
 	}
 	return s.String() + "exit $status\n"
 }
