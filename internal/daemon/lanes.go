@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync/atomic"
@@ -43,11 +44,14 @@ func newLanes(log *slog.Logger, observe bool, stateDir string) *lanes {
 // says so as well, each time.
 func (l *lanes) changed(of lane.Lane, err error) {
 	if err != nil {
-		l.log.Error("check_via does not work through a real server, what it checks keeps its last state; tried again", event.Key, event.KernelUnset, "real_server", of.Server.String(), "mark", of.Mark, "err", err)
+		l.log.Error("check_via does not work through a real server, what it checks keeps its last state; tried again", event.Key, event.KernelUnset, "real_server", of.Server.String(), "mark", hex(of.Mark), "err", err)
 		return
 	}
-	l.log.Info("check_via leads through a real server", event.Key, event.KernelSet, "real_server", of.Server.String(), "mark", of.Mark)
+	l.log.Info("check_via leads through a real server", event.Key, event.KernelSet, "real_server", of.Server.String(), "mark", hex(of.Mark))
 }
+
+// hex writes a mark as ip does.
+func hex(mark uint32) string { return fmt.Sprintf("%#x", mark) }
 
 // before makes the kernel ready for a configuration while another one, nil for none, is
 // still in use.
@@ -122,11 +126,14 @@ func (l *lanes) lead(c *config.Checker, p checker.Probe) checker.Probe {
 	if c.Conn.Via == nil {
 		return p
 	}
-	return &led{Probe: p, lanes: l, via: laneOf(&c.Conn), target: c.Conn.Target.String()}
+	of := &led{Probe: p, lanes: l, via: laneOf(&c.Conn), target: c.Conn.Target.String()}
+	if talk, ok := p.(checker.Conversation); ok {
+		return &ledTalk{Conversation: talk, led: of}
+	}
+	return of
 }
 
-// led hides that its probe may be a conversation, so that a goroutine asks the lane
-// before each run.
+// led asks its lane before each run.
 type led struct {
 	checker.Probe
 	lanes  *lanes
@@ -138,16 +145,51 @@ var errObserving = errors.New("check_via: in observe mode nothing is written to 
 
 // Run runs the check if its lane works.
 func (p *led) Run(ctx context.Context) checker.Outcome {
-	began, err := time.Now(), errObserving
-	if p.lanes != nil && p.lanes.keeper != nil {
-		err = p.lanes.keeper.Err(p.via.Mark, p.via.IPv6)
+	began := time.Now()
+	if err := p.obstacle(); err != nil {
+		return p.unable(err, began)
 	}
-	if err == nil {
-		return p.Probe.Run(ctx)
+	return p.Probe.Run(ctx)
+}
+
+func (p *led) obstacle() error {
+	if p.lanes == nil || p.lanes.keeper == nil {
+		return errObserving
 	}
+	return p.lanes.keeper.Err(p.via.Mark, p.via.IPv6)
+}
+
+func (p *led) unable(err error, began time.Time) checker.Outcome {
 	problem := checker.Problem{
 		Site:   checker.Site{Stage: checker.StagePrepare, Step: "through real server " + p.via.Server.String() + " to", Peer: p.target},
 		Result: checker.Unable, Got: err.Error(), Took: time.Since(began),
 	}
 	return problem.Outcome()
+}
+
+// ledTalk is a led whose probe is a conversation, so that no goroutine is needed: the
+// lane is asked without blocking.
+type ledTalk struct {
+	checker.Conversation
+	led *led
+	err error
+}
+
+// Run is led's.
+func (p *ledTalk) Run(ctx context.Context) checker.Outcome { return p.led.Run(ctx) }
+
+// Begin has nothing to connect to while the lane does not work.
+func (p *ledTalk) Begin() *config.Connection {
+	if p.err = p.led.obstacle(); p.err != nil {
+		return nil
+	}
+	return p.Conversation.Begin()
+}
+
+// Next is the conversation's, after a run that began.
+func (p *ledTalk) Next() (*config.Connection, checker.Outcome) {
+	if p.err != nil {
+		return nil, p.led.unable(p.err, time.Now())
+	}
+	return p.Conversation.Next()
 }

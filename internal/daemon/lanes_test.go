@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluice-lb/sluice/internal/checker"
+	"github.com/sluice-lb/sluice/internal/checker/tcp"
 	"github.com/sluice-lb/sluice/internal/config"
 	"github.com/sluice-lb/sluice/internal/host/lane"
 )
@@ -55,6 +56,19 @@ func TestNoVerdictWithoutALane(t *testing.T) {
 			o := l.lead(viaCheck("192.0.2.10:80", via), inner).Run(t.Context())
 			if o.Result != checker.Unable || inner.n != 0 || !strings.Contains(o.Reason, "check_via") || !strings.Contains(o.Reason, "10.0.0.11") {
 				t.Errorf("%v %q, asked %d times", o.Result, o.Reason, inner.n)
+			}
+			// A conversation stays one, which whoever leads it is told.
+			c := viaCheck("192.0.2.10:80", via)
+			talk, ok := l.lead(c, tcp.New(c)).(checker.Conversation)
+			if !ok || talk.Begin() != nil {
+				t.Fatalf("a conversation %t, or it begins", ok)
+			}
+			_, next := talk.Next()
+			reason, _, _ := strings.Cut(o.Reason, " after ")
+			for _, got := range []checker.Outcome{next, talk.Run(t.Context())} {
+				if got.Result != checker.Unable || !strings.HasPrefix(got.Reason, reason) {
+					t.Errorf("%v %q, want %q", got.Result, got.Reason, reason)
+				}
 			}
 			if p := l.lead(viaCheck("10.0.0.11:80", nil), inner); p != checker.Probe(inner) {
 				t.Error("a check without a lane is wrapped")
