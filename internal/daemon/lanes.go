@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -24,6 +25,9 @@ type lanes struct {
 	log    *slog.Logger
 	keeper *lane.Keeper // nil in observe mode
 	manage atomic.Bool
+	// preparing: the lanes of two configurations are there, of which some may not get
+	// along.
+	preparing atomic.Bool
 }
 
 func newLanes(log *slog.Logger, observe bool, stateDir string) *lanes {
@@ -36,6 +40,8 @@ func newLanes(log *slog.Logger, observe bool, stateDir string) *lanes {
 	}}
 	m := newMarker(stateDir, "check_via", "rules, routes and tunnels of check_via are in the kernel")
 	o.Before, o.Begin, o.End = m.left(), m.begin, m.end
+	o.Made = parseSettings(m.rest())
+	o.Remember = func(made []lane.Setting) error { return m.keep(formatSettings(made)) }
 	l.keeper = lane.New(o)
 	return l
 }
@@ -43,6 +49,9 @@ func newLanes(log *slog.Logger, observe bool, stateDir string) *lanes {
 // changed logs that a lane ceased to work, or works again. A check that cannot be made
 // says so as well, each time.
 func (l *lanes) changed(of lane.Lane, err error) {
+	if errors.Is(err, lane.ErrTaken) && l.preparing.Load() {
+		return
+	}
 	if err != nil {
 		l.log.Error("check_via does not work through a real server, what it checks keeps its last state; tried again", event.Key, event.KernelUnset, "real_server", of.Server.String(), "mark", hex(of.Mark), "err", err)
 		return
@@ -61,7 +70,9 @@ func (l *lanes) before(ctx context.Context, old, cfg *config.Config) {
 	if old != nil {
 		list = slices.Concat(list, lanesOf(old))
 	}
+	l.preparing.Store(old != nil)
 	l.sync(ctx, list)
+	l.preparing.Store(false)
 }
 
 // after leaves what the configuration in use needs.
@@ -83,6 +94,25 @@ func (l *lanes) sync(ctx context.Context, list []lane.Lane) {
 
 func (l *lanes) failed(err error) {
 	l.log.Error("The ways of check_via are not as they should be, tried again", event.Key, event.KernelUnset, "err", err)
+}
+
+// formatSettings writes settings for the marker: device, name, what it was and is.
+func formatSettings(made []lane.Setting) string {
+	var b strings.Builder
+	for _, s := range made {
+		fmt.Fprintf(&b, "setting %s %s %s %s\n", s.Device, s.Name, s.Was, s.Now)
+	}
+	return b.String()
+}
+
+// parseSettings leaves out what it does not understand.
+func parseSettings(text string) (made []lane.Setting) {
+	for line := range strings.Lines(text) {
+		if f := strings.Fields(line); len(f) == 5 && f[0] == "setting" && !strings.Contains(f[1]+f[2], "/") {
+			made = append(made, lane.Setting{Device: f[1], Name: f[2], Was: f[3], Now: f[4]})
+		}
+	}
+	return made
 }
 
 // run repairs until the context ends.

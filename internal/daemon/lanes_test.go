@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/netip"
 	"path/filepath"
@@ -86,5 +87,27 @@ func TestLanesAreOffUnlessAskedFor(t *testing.T) {
 	l.release(t.Context())
 	if files, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(files) != 0 {
 		t.Errorf("%q, %v", files, err)
+	}
+}
+
+// What settings were is in the mark of the folder, for a process that comes after one
+// that was killed.
+func TestSettingsAreRemembered(t *testing.T) {
+	m := newMarker(t.TempDir(), "check_via", "rules")
+	if err := m.begin(); err != nil {
+		t.Fatal(err)
+	}
+	want := []lane.Setting{{Device: "eth0.5", Name: "accept_local", Was: "0", Now: "1"}, {Device: "eth1", Name: "rp_filter", Was: "1", Now: "2"}}
+	if err := m.keep(formatSettings(want)); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, parseSettings(m.rest())); diff != "" || !m.left() {
+		t.Error(diff)
+	}
+	if got := parseSettings("setting a/b x 0 1\nsetting eth0 rp_filter 1\nrules of check_via\n"); got != nil {
+		t.Errorf("%v", got)
+	}
+	if err := errors.Join(m.end(), m.end()); err != nil || m.left() || m.rest() != "" {
+		t.Errorf("%v", err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -40,11 +41,11 @@ func viaBed(t *testing.T) *bed {
 	b.Director.IP(t, fmt.Sprintf("address del %s/32 dev front", b.VIP), fmt.Sprintf("address del %s/128 dev front", b.VIP6))
 	b.Backends[1].IP(t, fmt.Sprintf("address del %s/32 dev lo", b.VIP))
 	for i, be := range b.Backends {
-		at := b.VIP.String()
+		at := []string{be.Addr.String(), b.VIP.String()}
 		if i == 1 {
-			at = be.Addr.String() // else its answers would come from there all the same
+			at = at[:1]
 		}
-		answerAll(t, be.NS, at)
+		answerAll(t, be.NS, at...)
 	}
 	b.Backends[2].IP(t, "link add name tun type ipip local "+b.Backends[2].Addr.String(), "link set tun up")
 	b.Director.Run(t, "modprobe", "-a", "fou", "ipip")
@@ -54,7 +55,7 @@ func viaBed(t *testing.T) *bed {
 }
 
 // answerAll has a real server answer every kind of check besides TCP_CHECK.
-func answerAll(t *testing.T, ns *testkit.NS, udp string) {
+func answerAll(t *testing.T, ns *testkit.NS, udp ...string) {
 	t.Helper()
 	testkit.NewHTTP(t, ns, ":8080")
 	l, err := ns.Listen("tcp", ":443")
@@ -81,24 +82,27 @@ func answerAll(t *testing.T, ns *testkit.NS, udp string) {
 			wg.Go(func() { box.serve(c) })
 		}
 	})
-	names, err := ns.ListenPacket("udp", udp+":53")
-	if err != nil {
-		t.Fatal(err)
-	}
-	wg.Go(func() {
-		for p := make([]byte, 512); ; {
-			n, from, err := names.ReadFrom(p)
-			if errors.Is(err, net.ErrClosed) {
-				return
-			}
-			if err == nil && n > 2 {
-				p[2] |= 0x80 // the question, as its answer
-				_, _ = names.WriteTo(p[:n], from)
-			}
+	t.Cleanup(func() { mail.Close(); wg.Wait() })
+	for _, at := range udp { // one on all addresses would not answer from the right one
+		testkit.NewUDPEcho(t, ns, at+":5000")
+		names, err := ns.ListenPacket("udp", at+":53")
+		if err != nil {
+			t.Fatal(err)
 		}
-	})
-	t.Cleanup(func() { mail.Close(); names.Close(); wg.Wait() })
-	testkit.NewUDPEcho(t, ns, udp+":5000")
+		wg.Go(func() {
+			for p := make([]byte, 512); ; {
+				n, from, err := names.ReadFrom(p)
+				if errors.Is(err, net.ErrClosed) {
+					return
+				}
+				if err == nil && n > 2 {
+					p[2] |= 0x80 // the question, as its answer
+					_, _ = names.WriteTo(p[:n], from)
+				}
+			}
+		})
+		t.Cleanup(func() { names.Close() })
+	}
 }
 
 const viaGlobals = "global_defs {\n drain_interval 2\n vip_device sluice0\n GLOBAL\n}\n"
@@ -199,7 +203,7 @@ func TestKernelVia(t *testing.T) {
 	b.says(1, "for "+vip+":80 through "+rs2+" (mark 0x5300000", "test", vip+":80", rs2)
 
 	b.part("reloads", func(t *testing.T) {
-		for range 4 {
+		for range 3 {
 			b.write(viaConf("", "check_via vip", 1))
 			b.reload()
 			b.write(viaConf("", "check_via vip", 1, 3, 4))
@@ -226,16 +230,32 @@ func TestKernelVia(t *testing.T) {
 	})
 	// The way must not need the address: else nobody could come back.
 	b.part("withdrawn", func(t *testing.T) {
+		one, _, _ := strings.Cut(viaConf("", "check_via vip", 1, 2, 3, 4), "virtual_server VIP 8080")
+		b.write(one)
+		b.reload()
 		for _, n := range []int{0, 2, 3} {
 			b.echo[n].Refuse()
 		}
-		b.until("-")
+		b.until("")
+		address := func(there bool) {
+			testkit.Eventually(t, patience, func() string {
+				if got := b.Director.Run(t, "ip", "-br", "address", "show", "dev", "sluice0"); strings.Contains(got, vip+"/") != there {
+					return "on the device is " + got
+				}
+				return ""
+			})
+		}
+		address(false)
 		for _, n := range []int{0, 2, 3} {
 			b.echo[n].Start(t)
 		}
 		b.until("1:1 3:1 4:1")
+		address(true)
 	})
 	b.part("killed", func(t *testing.T) {
+		b.write(viaConf("", "check_via vip", 1, 2, 3, 4))
+		b.reload()
+		b.states(engine.StateUp, engine.StateDown, engine.StateUp, engine.StateUp)
 		left := b.shown()
 		b.daemon.Kill()
 		b.start()
@@ -300,6 +320,9 @@ func TestKernelViaObstacles(t *testing.T) {
 	stop := func() {
 		b.daemon.Signal(b.T, syscall.SIGTERM)
 		b.daemon.Wait(b.T, patience)
+		if err := os.RemoveAll(b.stateDir()); err != nil { // each part starts with all servers up
+			b.Fatal(err)
+		}
 	}
 	b.part("a setting", func(t *testing.T) {
 		b.write("global_defs {\n drain_interval 2\n manage_sysctls off\n}\n" + viaPool("check_via vip"))
