@@ -1,6 +1,7 @@
 package lane
 
 import (
+	order "cmp"
 	"context"
 	"errors"
 	"net/netip"
@@ -132,10 +133,7 @@ func TestAnyEndIsGoneOnFrom(t *testing.T) {
 		keeper := k.keeper(Options{Before: true})
 		must(t, keeper.Sync(context.Background(), want))
 		for _, l := range want {
-			taken := slices.ContainsFunc(want, func(o Lane) bool {
-				a, b := o.device(way{}), l.device(way{})
-				return (o.family() < l.family() || o.family() == l.family() && o.Mark < l.Mark) && o.Server == l.Server && o.Forward.Method == config.TUN && l.Forward.Method == config.TUN && a.ends() == b.ends() && a != b
-			})
+			taken := holders(want)[l]
 			if err := keeper.Err(l.Mark, l.IPv6); taken != errors.Is(err, ErrTaken) || !taken && err != nil {
 				rt.Fatalf("%v: %v", l, err)
 			}
@@ -155,6 +153,32 @@ func TestAnyEndIsGoneOnFrom(t *testing.T) {
 			rt.Fatalf("left over:\n%s", diff)
 		}
 	})
+}
+
+// holders are the lanes whose tunnel has the ends of an earlier one's.
+func holders(lanes []Lane) (taken map[Lane]bool) {
+	type at struct {
+		server netip.Addr
+		ends   ends
+	}
+	taken, has := map[Lane]bool{}, map[at]device{}
+	lanes = slices.Clone(lanes)
+	slices.SortFunc(lanes, func(a, b Lane) int {
+		return order.Or(order.Compare(a.family(), b.family()), order.Compare(a.Mark, b.Mark))
+	})
+	for _, l := range lanes {
+		if l.Forward.Method != config.TUN {
+			continue
+		}
+		d := l.device(way{})
+		k := at{l.Server, d.ends()}
+		if first, held := has[k]; held && first != d && !d.external {
+			taken[l] = true
+		} else {
+			has[k] = d
+		}
+	}
+	return taken
 }
 
 func TestWhatCannotBe(t *testing.T) {
