@@ -156,7 +156,10 @@ func (l *lanes) lead(c *config.Checker, p checker.Probe) checker.Probe {
 	if c.Conn.Via == nil {
 		return p
 	}
-	of := &led{Probe: p, lanes: l, via: laneOf(&c.Conn), target: c.Conn.Target.String()}
+	of := &led{Probe: p, via: laneOf(&c.Conn), target: c.Conn.Target.String()}
+	if l != nil && l.keeper != nil {
+		of.lane = l.keeper.Err
+	}
 	if talk, ok := p.(checker.Conversation); ok {
 		return &ledTalk{Conversation: talk, led: of}
 	}
@@ -166,7 +169,8 @@ func (l *lanes) lead(c *config.Checker, p checker.Probe) checker.Probe {
 // led asks its lane before each run.
 type led struct {
 	checker.Probe
-	lanes  *lanes
+	// lane says why a lane does not work, nil in observe mode.
+	lane   func(mark uint32, ipv6 bool) error
 	via    lane.Lane
 	target string
 }
@@ -183,10 +187,10 @@ func (p *led) Run(ctx context.Context) checker.Outcome {
 }
 
 func (p *led) obstacle() error {
-	if p.lanes == nil || p.lanes.keeper == nil {
+	if p.lane == nil {
 		return errObserving
 	}
-	return p.lanes.keeper.Err(p.via.Mark, p.via.IPv6)
+	return p.lane(p.via.Mark, p.via.IPv6)
 }
 
 func (p *led) unable(err error, began time.Time) checker.Outcome {

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"net/netip"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -87,6 +90,62 @@ func TestLanesAreOffUnlessAskedFor(t *testing.T) {
 	l.release(t.Context())
 	if files, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(files) != 0 {
 		t.Errorf("%q, %v", files, err)
+	}
+}
+
+// BenchmarkLed is what one of a thousand checks costs whose lanes work, as the daemon
+// runs them and as it would if none of them were a conversation.
+func BenchmarkLed(b *testing.B) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			c.Close()
+		}
+	}()
+	via := &config.Via{Server: netip.MustParseAddr("10.0.0.11"), Mark: 0x53000001}
+	for name, hide := range map[string]bool{"reactor": false, "goroutines": true} {
+		b.Run(name, func(b *testing.B) {
+			ctx, stop := context.WithCancel(b.Context())
+			defer stop()
+			front := checks(1)
+			var runs atomic.Int64
+			for i := range 1000 {
+				c := viaCheck(l.Addr().String(), via)
+				c.Conn.Timeout, c.Conn.Close = 10*time.Second, config.CloseReset
+				talk := tcp.New(c).(checker.Conversation)
+				of := led{Probe: talk, lane: func(uint32, bool) error { return nil }}
+				probe := checker.Probe(&ledTalk{Conversation: talk, led: &of})
+				if hide {
+					probe = &of
+				}
+				front.Add(checker.Task{ID: checker.ID(i + 1), Probe: probe, Timeout: 10 * time.Second, Judge: func(o checker.Outcome) time.Duration {
+					if o.Result != checker.OK {
+						b.Error(o.Reason)
+					}
+					if runs.Add(1) == int64(b.N) {
+						stop()
+					}
+					return 100 * time.Millisecond
+				}})
+			}
+			var before, after syscall.Rusage
+			_ = syscall.Getrusage(syscall.RUSAGE_SELF, &before)
+			b.ReportAllocs()
+			b.ResetTimer()
+			_ = front.Run(ctx)
+			b.StopTimer()
+			_ = syscall.Getrusage(syscall.RUSAGE_SELF, &after)
+			cpu := func(r *syscall.Rusage) int64 { return r.Utime.Nano() + r.Stime.Nano() }
+			b.ReportMetric(float64(cpu(&after)-cpu(&before))/float64(b.N), "cpu-ns/op")
+		})
 	}
 }
 

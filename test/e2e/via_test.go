@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-lb/sluice/internal/doctor"
 	"github.com/sluice-lb/sluice/internal/engine"
 	"github.com/sluice-lb/sluice/internal/testkit"
 )
@@ -202,8 +203,15 @@ func TestKernelVia(t *testing.T) {
 	b.says(0, "for "+vip+":80 through "+rs1+" (mark 0x5300000", "test", vip+":80", rs1)
 	b.says(1, "for "+vip+":80 through "+rs2+" (mark 0x5300000", "test", vip+":80", rs2)
 
+	checked := b.examine()
+	for _, id := range []string{"local_rule", "nf_tables", "nft_tables", "marks", "accept_local", "via_rp_filter", "tunnel_modules"} {
+		if f := checked[id]; f.Status != doctor.OK {
+			t.Errorf("doctor: %s: %+v", id, f)
+		}
+	}
+
 	b.part("reloads", func(t *testing.T) {
-		for range 3 {
+		for range 2 {
 			b.write(viaConf("", "check_via vip", 1))
 			b.reload()
 			b.write(viaConf("", "check_via vip", 1, 3, 4))
