@@ -144,7 +144,11 @@ func (x *exam) localRule(six bool) Finding {
 	case len(at) == 0:
 		return bad("At once: "+ip+" rule add pref 0 table local protocol kernel", "is not there")
 	case len(at) > 1 && at[0] <= laneRule:
-		return bad(fmt.Sprintf("Delete the first: %s rule del pref %d table local", ip, at[0]), "is there at %d and at %d", at[0], at[1])
+		do := fmt.Sprintf("Delete the first: %s rule del pref %d table local", ip, at[0])
+		if x.writing() {
+			do = "sluiced deletes the first once nothing that check_via needs is missing: see nf_tables, capabilities and its log."
+		}
+		return bad(do, "is there at %d and at %d", at[0], at[1])
 	case at[0] > laneRule && len(at) > 1:
 		return Finding{Status: Note, Found: fmt.Sprintf("the rule for local addresses of %s is there at %d and at %d; one is enough", family, at[0], at[1])}
 	case at[0] > laneRule:
