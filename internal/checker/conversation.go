@@ -25,7 +25,8 @@ const (
 // steady state.
 type Conversation interface {
 	Probe
-	// Begin starts a run and returns the connection to make first.
+	// Begin starts a run and returns the connection to make first, nil for none: then
+	// Next is called, whose outcome is that of the run.
 	Begin() *config.Connection
 	// Connected says that the connection stands. send is what to say, nil for
 	// nothing, and it should not be nothing where an answer is expected: the reactor has

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"time"
@@ -71,6 +72,14 @@ type Via struct {
 	// Mark is the socket's mark that leads there, unique for Server and Forward. It is
 	// Assign's, 0 before.
 	Mark uint32
+}
+
+// String says for people how a check gets to the virtual address.
+func (v *Via) String() string {
+	if v.Mark == 0 { // of a file that nobody runs
+		return "through " + v.Server.String()
+	}
+	return fmt.Sprintf("through %s (mark %#x)", v.Server, v.Mark)
 }
 
 // MarkKey is what one mark of nftables_ipvs stands for.

@@ -50,6 +50,24 @@ func (m marker) begin() error {
 	return os.WriteFile(m.file, []byte(m.text), 0o600)
 }
 
+// keep has the marker say more, for the next process.
+func (m marker) keep(more string) error {
+	if m.file == "" {
+		return nil
+	}
+	next := m.file + ".new"
+	if err := os.WriteFile(next, []byte(m.text+more), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(next, m.file)
+}
+
+// rest is what an earlier process had it say.
+func (m marker) rest() string {
+	b, _ := os.ReadFile(m.file) // that there is none is all that there is to know
+	return string(b)
+}
+
 func (m marker) end() error {
 	if m.file == "" {
 		return nil

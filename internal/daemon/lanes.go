@@ -3,8 +3,10 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -23,6 +25,9 @@ type lanes struct {
 	log    *slog.Logger
 	keeper *lane.Keeper // nil in observe mode
 	manage atomic.Bool
+	// preparing: the lanes of two configurations are there, of which some may not get
+	// along.
+	preparing atomic.Bool
 }
 
 func newLanes(log *slog.Logger, observe bool, stateDir string) *lanes {
@@ -35,6 +40,8 @@ func newLanes(log *slog.Logger, observe bool, stateDir string) *lanes {
 	}}
 	m := newMarker(stateDir, "check_via", "rules, routes and tunnels of check_via are in the kernel")
 	o.Before, o.Begin, o.End = m.left(), m.begin, m.end
+	o.Made = parseSettings(m.rest())
+	o.Remember = func(made []lane.Setting) error { return m.keep(formatSettings(made)) }
 	l.keeper = lane.New(o)
 	return l
 }
@@ -42,12 +49,18 @@ func newLanes(log *slog.Logger, observe bool, stateDir string) *lanes {
 // changed logs that a lane ceased to work, or works again. A check that cannot be made
 // says so as well, each time.
 func (l *lanes) changed(of lane.Lane, err error) {
-	if err != nil {
-		l.log.Error("check_via does not work through a real server, what it checks keeps its last state; tried again", event.Key, event.KernelUnset, "real_server", of.Server.String(), "mark", of.Mark, "err", err)
+	if errors.Is(err, lane.ErrTaken) && l.preparing.Load() {
 		return
 	}
-	l.log.Info("check_via leads through a real server", event.Key, event.KernelSet, "real_server", of.Server.String(), "mark", of.Mark)
+	if err != nil {
+		l.log.Error("check_via does not work through a real server, what it checks keeps its last state; tried again", event.Key, event.KernelUnset, "real_server", of.Server.String(), "mark", hex(of.Mark), "err", err)
+		return
+	}
+	l.log.Info("check_via leads through a real server", event.Key, event.KernelSet, "real_server", of.Server.String(), "mark", hex(of.Mark))
 }
+
+// hex writes a mark as ip does.
+func hex(mark uint32) string { return fmt.Sprintf("%#x", mark) }
 
 // before makes the kernel ready for a configuration while another one, nil for none, is
 // still in use.
@@ -57,7 +70,9 @@ func (l *lanes) before(ctx context.Context, old, cfg *config.Config) {
 	if old != nil {
 		list = slices.Concat(list, lanesOf(old))
 	}
+	l.preparing.Store(old != nil)
 	l.sync(ctx, list)
+	l.preparing.Store(false)
 }
 
 // after leaves what the configuration in use needs.
@@ -79,6 +94,25 @@ func (l *lanes) sync(ctx context.Context, list []lane.Lane) {
 
 func (l *lanes) failed(err error) {
 	l.log.Error("The ways of check_via are not as they should be, tried again", event.Key, event.KernelUnset, "err", err)
+}
+
+// formatSettings writes settings for the marker: device, name, what it was and is.
+func formatSettings(made []lane.Setting) string {
+	var b strings.Builder
+	for _, s := range made {
+		fmt.Fprintf(&b, "setting %s %s %s %s\n", s.Device, s.Name, s.Was, s.Now)
+	}
+	return b.String()
+}
+
+// parseSettings leaves out what it does not understand.
+func parseSettings(text string) (made []lane.Setting) {
+	for line := range strings.Lines(text) {
+		if f := strings.Fields(line); len(f) == 5 && f[0] == "setting" && !strings.Contains(f[1]+f[2], "/") {
+			made = append(made, lane.Setting{Device: f[1], Name: f[2], Was: f[3], Now: f[4]})
+		}
+	}
+	return made
 }
 
 // run repairs until the context ends.
@@ -122,14 +156,21 @@ func (l *lanes) lead(c *config.Checker, p checker.Probe) checker.Probe {
 	if c.Conn.Via == nil {
 		return p
 	}
-	return &led{Probe: p, lanes: l, via: laneOf(&c.Conn), target: c.Conn.Target.String()}
+	of := &led{Probe: p, via: laneOf(&c.Conn), target: c.Conn.Target.String()}
+	if l != nil && l.keeper != nil {
+		of.lane = l.keeper.Err
+	}
+	if talk, ok := p.(checker.Conversation); ok {
+		return &ledTalk{Conversation: talk, led: of}
+	}
+	return of
 }
 
-// led hides that its probe may be a conversation, so that a goroutine asks the lane
-// before each run.
+// led asks its lane before each run.
 type led struct {
 	checker.Probe
-	lanes  *lanes
+	// lane says why a lane does not work, nil in observe mode.
+	lane   func(mark uint32, ipv6 bool) error
 	via    lane.Lane
 	target string
 }
@@ -138,16 +179,51 @@ var errObserving = errors.New("check_via: in observe mode nothing is written to 
 
 // Run runs the check if its lane works.
 func (p *led) Run(ctx context.Context) checker.Outcome {
-	began, err := time.Now(), errObserving
-	if p.lanes != nil && p.lanes.keeper != nil {
-		err = p.lanes.keeper.Err(p.via.Mark, p.via.IPv6)
+	began := time.Now()
+	if err := p.obstacle(); err != nil {
+		return p.unable(err, began)
 	}
-	if err == nil {
-		return p.Probe.Run(ctx)
+	return p.Probe.Run(ctx)
+}
+
+func (p *led) obstacle() error {
+	if p.lane == nil {
+		return errObserving
 	}
+	return p.lane(p.via.Mark, p.via.IPv6)
+}
+
+func (p *led) unable(err error, began time.Time) checker.Outcome {
 	problem := checker.Problem{
 		Site:   checker.Site{Stage: checker.StagePrepare, Step: "through real server " + p.via.Server.String() + " to", Peer: p.target},
 		Result: checker.Unable, Got: err.Error(), Took: time.Since(began),
 	}
 	return problem.Outcome()
+}
+
+// ledTalk is a led whose probe is a conversation, so that no goroutine is needed: the
+// lane is asked without blocking.
+type ledTalk struct {
+	checker.Conversation
+	led *led
+	err error
+}
+
+// Run is led's.
+func (p *ledTalk) Run(ctx context.Context) checker.Outcome { return p.led.Run(ctx) }
+
+// Begin has nothing to connect to while the lane does not work.
+func (p *ledTalk) Begin() *config.Connection {
+	if p.err = p.led.obstacle(); p.err != nil {
+		return nil
+	}
+	return p.Conversation.Begin()
+}
+
+// Next is the conversation's, after a run that began.
+func (p *ledTalk) Next() (*config.Connection, checker.Outcome) {
+	if p.err != nil {
+		return nil, p.led.unable(p.err, time.Now())
+	}
+	return p.Conversation.Next()
 }

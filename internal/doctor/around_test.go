@@ -75,6 +75,8 @@ func policy(list ...host.Rule) func(*Input) {
 	return func(in *Input) { in.Facts.Rules = list }
 }
 
+func local(at uint32) host.Rule { return host.Rule{Priority: at, Table: 255} }
+
 // said is what the DR server answers when it is asked for an address.
 func said(about string, a host.Answer) func(*Input) {
 	return func(in *Input) {
@@ -147,6 +149,22 @@ var aroundCases = []example{
 	}), "nft_input", Note, "inet filter input (priority 0)", nil},
 	{"our own chain", web, both(guarded, func(in *Input) { in.Facts.Chains[0].Drop = true }), "nft_input", OK, "", nil},
 	{"a firewall that lets all in", web, guarded, "nft_input", OK, "", nil},
+
+	{"nftables for checks", direct, through, "nf_tables", OK, "nf_tables can be had", nil},
+	{"no nftables for checks", direct, both(through, func(in *Input) { in.Facts.Modules = host.Modules{} }), "nf_tables", Fail, "no module nf_tables", nil},
+	{"the table of checks", direct, both(through, func(in *Input) {
+		in.Facts.Chains = []host.Chain{{Family: "inet", Table: "sluice_lanes", Name: "before_ipvs", Hook: "output"}}
+	}), "nft_tables", OK, "sluice_lanes of check_via", nil},
+	{"no table of checks, though passive", direct, both(through, func(in *Input) { in.Daemon.Passive = "x" }), "nft_tables", Fail, "the table sluice_lanes of check_via is not there", nil},
+
+	{"the local rule, moved", direct, both(through, policy(local(100), host.Rule{Priority: 40, Mark: config.ViaMark, Mask: config.ViaMask, Not: true, Ours: true})), "local_rule", OK, "IPv4 is at 100", nil},
+	{"the local rule before the start", direct, both(through, stopped, policy(local(0))), "local_rule", Note, "moves it to 100 when it starts", nil},
+	{"the local rule where it was", direct, both(through, policy(local(0))), "local_rule", Fail, "is at 0, though sluiced runs", nil},
+	{"the local rule twice", direct, both(through, policy(local(0), local(100))), "local_rule", Fail, "is there at 0 and at 100", nil},
+	{"the local rule twice, behind", direct, both(through, policy(local(100), local(200))), "local_rule", Note, "one is enough", nil},
+	{"the local rule too early", direct, both(through, policy(local(9))), "local_rule", Fail, "is at 9, and sluiced moves only", nil},
+	{"no local rule", direct, both(through, policy(host.Rule{Priority: 32766, Table: 254}, host.Rule{Six: true, Table: 255})), "local_rule", Fail, "is not there", nil},
+	{"local rules unseen", direct, both(through, func(in *Input) { in.Facts.RulesUnknown = "EIO" }), "local_rule", Unknown, "EIO", nil},
 
 	{"another's marks", direct, both(through, policy(host.Rule{Priority: 500, Mark: full, Mask: everyMark, Table: 9})), "marks", Warn, `"500: fwmark 0x53000005 lookup 9" is about the same marks (check_via: 0x53000000 to 0x5300ffff)`, nil},
 	{"another's marks by the upper half", direct, both(through, policy(host.Rule{Priority: 500, Mark: config.ViaMark, Mask: config.ViaMask, Table: 9})), "marks", Warn, "is about the same marks", nil},

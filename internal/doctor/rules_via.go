@@ -14,8 +14,13 @@ import (
 const (
 	groupVia = "checks through the data path"
 	// localRule is where the kernel's rule for local addresses is while there are checks
-	// through the data path: what is before it may take their packets away.
-	localRule = 100
+	// through the data path: what is before it may take their packets away. laneRule is
+	// where the last of their own is.
+	localRule, laneRule = 100, 50
+	// tableLocal is that of local addresses.
+	tableLocal = 255
+	// lanesTable is the table of nftables that hides checks from IPVS.
+	lanesTable = "sluice_lanes"
 	// asked is how many servers are asked by ARP at most.
 	asked = 256
 )
@@ -27,6 +32,13 @@ var viaRules = []rule{
 			"A rule of another program that takes in such marks sends checks another way.",
 		help: "check_via_mark moves the marks of check_via, nftables_ipvs_start_fwmark those of nftables_ipvs. Marks that firewall rules set are not looked at.",
 		find: marks,
+	},
+	{
+		id: "local_rule", group: groupVia, title: "the rule for local addresses comes after those of check_via, once", when: "there is check_via",
+		why: "A virtual address is local on a director. The rule that asks the table local, at 0 in every kernel, would answer for it before check_via's rules, at 40 and 50, are asked: such a check would find this machine. " +
+			"sluiced moves it to 100 while there is check_via, adds it there before it takes it away at 0, and puts it back the same way. Programs like Cilium do the same. A second one at 0 undoes that; without any, nothing that is meant for this machine arrives.",
+		help: "ip rule and ip -6 rule show them. sluiced moves only what it finds at 0, and its log says what it did not do.",
+		find: localRules,
 	},
 	{
 		id: "accept_local", group: groupVia, title: "answers from a virtual address are let in", when: "there is check_via (IPv4)",
@@ -91,6 +103,63 @@ func tunnelModules(s server) []string {
 
 // throughPath names the servers that are checked through the data path.
 func (u *use) throughPath() []string { return u.whose(func(s server) bool { return s.via }) }
+
+// localRules judges where the rules for local addresses are, of the families that are
+// checked through the data path.
+func localRules(x *exam) (found []Finding) {
+	for _, six := range []bool{false, true} {
+		concerned := x.use.whose(func(s server) bool { return s.via && s.addr.Addr().Unmap().Is6() == six })
+		switch {
+		case len(concerned) == 0:
+		case x.Facts.RulesUnknown != "":
+			return unknown("the rules of policy routing: %s", x.Facts.RulesUnknown)
+		default:
+			f := x.localRule(six)
+			if f.Status != OK {
+				f = f.about(concerned)
+			}
+			found = append(found, f)
+		}
+	}
+	return found
+}
+
+func (x *exam) localRule(six bool) Finding {
+	ip, family := "ip", "IPv4"
+	if six {
+		ip, family = "ip -6", "IPv6"
+	}
+	var at []uint32
+	for _, r := range x.Facts.Rules {
+		if r.Six == six && r.Table == tableLocal && r.Mask == 0 && !r.Not {
+			at = append(at, r.Priority)
+		}
+	}
+	slices.Sort(at)
+	wanted := fmt.Sprintf("one, after %d", laneRule)
+	bad := func(do, text string, args ...any) Finding {
+		return Finding{Status: Fail, Found: fmt.Sprintf("the rule for local addresses of "+family+" "+text, args...), Wanted: wanted, Do: do}
+	}
+	switch {
+	case len(at) == 0:
+		return bad("At once: "+ip+" rule add pref 0 table local protocol kernel", "is not there")
+	case len(at) > 1 && at[0] <= laneRule:
+		do := fmt.Sprintf("Delete the first: %s rule del pref %d table local", ip, at[0])
+		if x.writing() {
+			do = "sluiced deletes the first once nothing that check_via needs is missing: see nf_tables, capabilities and its log."
+		}
+		return bad(do, "is there at %d and at %d", at[0], at[1])
+	case at[0] > laneRule && len(at) > 1:
+		return Finding{Status: Note, Found: fmt.Sprintf("the rule for local addresses of %s is there at %d and at %d; one is enough", family, at[0], at[1])}
+	case at[0] > laneRule:
+		return ok("the rule for local addresses of %s is at %d", family, at[0])[0]
+	case at[0] == 0 && !x.writing():
+		return Finding{Status: Note, Found: fmt.Sprintf("the rule for local addresses of %s is at 0; sluiced moves it to %d when it starts", family, localRule)}
+	case at[0] == 0:
+		return bad("sluiced moves it: its log says why it could not.", "is at 0, though sluiced runs")
+	}
+	return bad(fmt.Sprintf("Whoever put it there has to put it after %d.", laneRule), "is at %d, and sluiced moves only one that is at 0", at[0])
+}
 
 // span is a range of marks with who uses it.
 type span struct {
@@ -204,7 +273,7 @@ func (x *exam) viaDevices() (devices []string, servers map[string][]string) {
 
 // viaFour says whether a server is asked for an IPv4 address.
 func (x *exam) viaFour(s server) bool {
-	return slices.ContainsFunc(s.vs.Addresses(), func(a netip.Addr) bool { return a.Is4() })
+	return s.addr.Addr().Unmap().Is4() && slices.ContainsFunc(s.vs.Addresses(), func(a netip.Addr) bool { return a.Is4() })
 }
 
 // perDevice judges a setting of all and of each device that checks through the data path

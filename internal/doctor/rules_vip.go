@@ -57,11 +57,12 @@ var vipRules = []rule{
 		find: vipAddress,
 	},
 	{
-		id: "nf_tables", group: groupVIP, title: "the kernel has nftables", when: "there is vip_guard or nftables_ipvs",
-		why:  "Without nf_tables ports that are no service are not refused, and packets get no marks: what nftables_ipvs carries is not served.",
-		help: "Install the kernel's modules, or take vip_guard and nftables_ipvs out.",
+		id: "nf_tables", group: groupVIP, title: "the kernel has nftables", when: "there is vip_guard, nftables_ipvs or check_via",
+		why: "Without nf_tables ports that are no service are not refused, and packets get no marks: what nftables_ipvs carries is not served. " +
+			"check_via hides its packets from IPVS with it, which would balance them: without, such a check is not made and says nothing of its server.",
+		help: "Install the kernel's modules, or take vip_guard, nftables_ipvs and check_via out.",
 		find: func(x *exam) []Finding {
-			concerned := x.use.filtered()
+			concerned := append(x.use.filtered(), x.use.throughPath()...)
 			if len(concerned) == 0 {
 				return nil
 			}
@@ -73,8 +74,8 @@ var vipRules = []rule{
 		},
 	},
 	{
-		id: "nft_tables", group: groupVIP, title: "sluiced's tables of nftables are there, and nobody else's of the same name", when: "there is vip_guard or nftables_ipvs, and nf_tables is in the kernel",
-		why:  "Without its table the guard refuses nothing, or marked packets get no mark. A table that keepalived writes too is emptied and filled by both in turn.",
+		id: "nft_tables", group: groupVIP, title: "sluiced's tables of nftables are there, and nobody else's of the same name", when: "there is vip_guard, nftables_ipvs or check_via, and nf_tables is in the kernel",
+		why:  "Without its table the guard refuses nothing, marked packets get no mark, or checks through the data path are balanced. A table that keepalived writes too is emptied and filled by both in turn.",
 		help: "sluiced puts its tables back by itself; its log says what failed. nftables_ipvs NAME chooses another name.",
 		find: nftTables,
 	},
@@ -320,7 +321,7 @@ func (x *exam) chains() (known bool, instead []Finding) {
 }
 
 func nftTables(x *exam) (found []Finding) {
-	if len(x.use.filtered()) == 0 {
+	if len(x.use.filtered())+len(x.use.throughPath()) == 0 {
 		return nil
 	}
 	known, instead := x.chains()
@@ -330,16 +331,18 @@ func nftTables(x *exam) (found []Finding) {
 	has := func(table string) bool {
 		return slices.ContainsFunc(x.Facts.Chains, func(c host.Chain) bool { return c.Table == table })
 	}
-	judge := func(keyword, table string, concerned []string) {
+	judge := func(keyword, table string, concerned []string, needed bool) {
 		switch {
 		case table == "" || len(concerned) == 0:
 		case has(table):
 			found = append(found, ok("the table %s of %s is there", table, keyword)...)
-		case x.writing() && x.Daemon.Passive == "":
+		case x.writing() && needed:
 			found = append(found, Finding{Status: Fail, Found: fmt.Sprintf("the table %s of %s is not there, though sluiced runs", table, keyword), Wanted: "the table", Do: x.now.help}.about(concerned))
 		}
 	}
-	judge("vip_guard", x.GuardTable, x.use.guarded())
+	active := x.Daemon != nil && x.Daemon.Passive == ""
+	judge("vip_guard", x.GuardTable, x.use.guarded(), active)
+	judge("check_via", lanesTable, x.use.throughPath(), true) // its checks go on while passive
 	n := x.use.global.NFTables
 	if n == nil {
 		return found
@@ -349,7 +352,7 @@ func nftTables(x *exam) (found []Finding) {
 	}); w >= 0 && has(n.Table) {
 		found = append(found, Finding{Status: Warn, Found: fmt.Sprintf("there is a table %s, and keepalived (process %d) runs", n.Table, x.Facts.Writers[w].PID), Wanted: "one writer of the table, or another name", Do: x.now.help}.about(x.use.mapped()))
 	}
-	judge("nftables_ipvs", n.Table, x.use.mapped())
+	judge("nftables_ipvs", n.Table, x.use.mapped(), active)
 	return found
 }
 

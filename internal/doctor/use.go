@@ -286,6 +286,7 @@ func Ask(cfg *config.Config) host.Query {
 		for _, rs := range vs.RealServers {
 			ask(rs.Key.Addr())
 			q.Rules = q.Rules || throughPath(rs)
+			q.Chains = q.Chains || throughPath(rs)
 		}
 		q.Chains = q.Chains || vs.VIP.Guard
 	}

@@ -262,12 +262,17 @@ func targetOf(c *config.Checker) string {
 			return "<" + argv[1]
 		}
 		return argv[0]
-	case config.PingCheck:
-		return c.Conn.Target.Addr().String()
 	case config.FileCheck:
 		return "track_file " + c.File.Name
 	}
-	return c.Conn.Target.String()
+	to := c.Conn.Target.String()
+	if c.Kind == config.PingCheck {
+		to = c.Conn.Target.Addr().String()
+	}
+	if v := c.Conn.Via; v != nil {
+		return to + " " + v.String()
+	}
+	return to
 }
 
 // killing is what a script may still take after its own limit until it has been

@@ -25,12 +25,15 @@ func (s *start) tellSocket(kind string, c *config.Connection) {
 	if c.BindIf != "" {
 		fmt.Fprintf(&b, " interface %s", c.BindIf)
 	}
-	if c.FWMark != 0 {
+	if c.FWMark != 0 && c.Via == nil {
 		fmt.Fprintf(&b, " mark %d", c.FWMark)
 	}
 	to := s.target.String()
 	if s.target.Port() == 0 {
 		to = s.target.Addr().String()
+	}
+	if c.Via != nil {
+		to += " " + c.Via.String()
 	}
 	fmt.Fprintf(&b, " for %s, deadline in %s", to, checker.Elapsed(time.Until(s.deadline)))
 	s.trace.Tell(checker.StagePrepare, "%s", b.String())

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sluice-lb/sluice/internal/checker"
+	"github.com/sluice-lb/sluice/internal/checker/dial"
 	"github.com/sluice-lb/sluice/internal/checker/tcp"
 	"github.com/sluice-lb/sluice/internal/config"
 )
@@ -341,4 +342,23 @@ func must[T any](v T, err error) T {
 		panic(err)
 	}
 	return v
+}
+
+// refusing is a conversation that has nothing to ask.
+type refusing struct{ checker.Conversation }
+
+func (r refusing) Run(ctx context.Context) checker.Outcome { return dial.Converse(ctx, r, nil) }
+
+func (refusing) Begin() *config.Connection { return nil }
+
+func (refusing) Next() (*config.Connection, checker.Outcome) {
+	return nil, checker.Outcome{Result: checker.Unable, Reason: "no way"}
+}
+
+func TestNothingToConnectTo(t *testing.T) {
+	for name, drive := range drivers {
+		if o := drive(t, refusing{}, time.Second); o.Result != checker.Unable || o.Reason != "no way" || o.Took <= 0 {
+			t.Errorf("%s: %+v", name, o)
+		}
+	}
 }

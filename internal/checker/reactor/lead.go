@@ -90,11 +90,13 @@ func (l *Loop) guarded(t *task, why impulse, seen uint32) (o checker.Outcome, ov
 // connect makes the next connection that can be begun at all.
 func (l *Loop) connect(t *task, c *config.Connection) (checker.Outcome, bool) {
 	for {
-		err := l.dial(t, c)
-		if err == nil {
-			return checker.Outcome{}, false
+		if c != nil {
+			err := l.dial(t, c)
+			if err == nil {
+				return checker.Outcome{}, false
+			}
+			t.conversation.Ended(checker.StepConnect, err)
 		}
-		t.conversation.Ended(checker.StepConnect, err)
 		var o checker.Outcome
 		if c, o = t.conversation.Next(); c == nil {
 			return o, true

@@ -72,6 +72,7 @@ this server alone, encapsulated as the kernel's table does it. MISC_CHECK and FI
 - The kernel's rule for local addresses moves from priority 0 to 100 while there are such checks, since the virtual address is local
   here. The answers come from an address that is ours; to take them in, ` + "`net.ipv4.conf.DEVICE.accept_local`" + ` is set on the device
   they come in by (only with ` + "`manage_sysctls`" + `), and ` + "`rp_filter`" + ` must not be strict there.
+  How it works, what it needs and how to look at it: [checks through the data path](check-via.md).
 
 ### passive
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -19,6 +20,8 @@ type fake struct {
 	state
 	ways map[netip.Addr]way
 	log  []string
+	// reads counts how often all was read.
+	reads int
 	// stop is called before the operation with this number, from 1; refuse is what each
 	// operation of a text gets.
 	at     int
@@ -46,6 +49,7 @@ func (k *fake) open() (kernel, error) { return k, nil }
 func (k *fake) close() {}
 
 func (k *fake) read() (state, error) {
+	k.reads++
 	return state{rules: slices.Clone(k.rules), routes: slices.Clone(k.routes), devices: slices.Clone(k.devices), filter: k.filter, moved: map[uint8]bool{}}, nil
 }
 
@@ -75,11 +79,14 @@ func (k *fake) do(_ context.Context, o op) error {
 			return r == w
 		})
 	case route:
-		if w.device != "" && w.device != "eth0" && o.verb == add && !slices.ContainsFunc(k.devices, func(d device) bool { return d.name == w.device }) {
+		if w.device != "" && !strings.HasPrefix(w.device, "eth") && o.verb == add && !slices.ContainsFunc(k.devices, func(d device) bool { return d.name == w.device }) {
 			return unix.ENODEV
 		}
 		k.routes = change(o.verb, k.routes, w, func(r route) bool { return r.slot() == w.slot() })
 	case device:
+		if o.verb == add && slices.ContainsFunc(k.devices, func(d device) bool { return d.name != w.name && d.ends() == w.ends() }) {
+			return unix.EEXIST
+		}
 		k.devices = change(o.verb, k.devices, w, func(d device) bool { return d.name == w.name })
 		if o.verb == remove { // and its routes with it
 			k.routes = slices.DeleteFunc(k.routes, func(r route) bool { return r.device == w.name })

@@ -33,6 +33,8 @@ type linux struct {
 	names     map[uint32]string
 	indexes   map[string]uint32
 	addresses map[uint32][]netip.Addr
+	// tunnels are the names of those of all owners.
+	tunnels map[ends]string
 }
 
 func openKernel() (kernel, error) {
@@ -43,7 +45,7 @@ func openKernel() (kernel, error) {
 	// With it the kernel lists our routes and not all that a router has. Without, for
 	// whatever reason, we choose ourselves.
 	_ = c.SetOption(netlink.GetStrictCheck, true)
-	return &linux{conn: c, names: map[uint32]string{}, indexes: map[string]uint32{}}, nil
+	return &linux{conn: c, names: map[uint32]string{}, indexes: map[string]uint32{}, tunnels: map[ends]string{}}, nil
 }
 
 func (k *linux) close() { k.conn.Close() }
@@ -115,6 +117,9 @@ func (k *linux) link(s *state, m netlink.Message) {
 	index := nativeEndian.Uint32(m.Data[4:])
 	d, ours := decodeDevice(m.Data[unix.SizeofIfInfomsg:])
 	k.names[index], k.indexes[d.name] = d.name, index
+	if d.external || d.remote.IsValid() {
+		k.tunnels[d.ends()] = d.name
+	}
 	if ours {
 		s.devices = append(s.devices, d)
 	}
@@ -150,7 +155,7 @@ func (k *linux) way(server netip.Addr) (way, error) {
 		default:
 			return way{}, errors.New("there is no route to it")
 		}
-		w := way{device: k.names[r.Attributes.OutIface], gateway: r.Attributes.Gateway != nil || r.Attributes.Via != nil}
+		w := way{device: k.name(r.Attributes.OutIface), gateway: r.Attributes.Gateway != nil || r.Attributes.Via != nil}
 		if w.device == "" {
 			return way{}, errors.New("its route's device is gone")
 		}
@@ -162,6 +167,23 @@ func (k *linux) way(server netip.Addr) (way, error) {
 		return w, err
 	}
 	return way{}, errors.New("the kernel does not say how it is reached")
+}
+
+// name is a device's, "" for one that is gone.
+func (k *linux) name(index uint32) string {
+	if n, known := k.names[index]; known {
+		return n
+	}
+	head := make([]byte, unix.SizeofIfInfomsg)
+	nativeEndian.PutUint32(head[4:], index)
+	answer, err := k.ask(unix.RTM_GETLINK, 0, head)
+	if err != nil {
+		return ""
+	}
+	for _, m := range answer {
+		k.link(&state{}, m)
+	}
+	return k.names[index]
 }
 
 // address is the first address of a device in a family that others can answer to.
@@ -212,13 +234,28 @@ func (k *linux) do(ctx context.Context, o op) error {
 	switch {
 	case o.verb == add && errors.Is(err, unix.EEXIST):
 		if d, ok := o.what.(device); ok {
-			return fmt.Errorf("another device of its name, or with its ends, is there already: %s: %w", d.name, err)
+			return k.taken(d, err)
 		}
 		return nil
 	case o.verb == remove && (errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENODEV)):
 		return nil
 	}
 	return err
+}
+
+// taken says why a device cannot be made that is there already.
+func (k *linux) taken(d device, err error) error {
+	if k.indexes[d.name] != 0 {
+		return fmt.Errorf("a device %s that is not ours is there already, delete it: %w", d.name, err)
+	}
+	other := k.tunnels[d.ends()]
+	if other == "" {
+		other = "another device"
+	}
+	if d.external {
+		return fmt.Errorf("%s is already the %s tunnel that takes its destinations from routes (external), of which the kernel has one; delete it, or write check_via off: %w", other, d.kind, err)
+	}
+	return fmt.Errorf("%s is already the %s tunnel from %s to %s, of which the kernel has one; delete it, or write check_via off: %w", other, d.kind, d.local, d.remote, err)
 }
 
 func (k *linux) rule(v verb, r rule) error {

@@ -35,7 +35,13 @@
 //   - An answer over IPv4 has one of our own addresses as its source. The kernel drops
 //     that unless accept_local is set on the device that it comes in by, and if rp_filter
 //     is strict there. Whether the virtual address is here at the moment does not matter:
-//     it may be the next. IPv6 has neither.
+//     it may be the next. IPv6 has neither. What these settings were is remembered before
+//     they are made, and put back when no lane needs the device any more.
+//   - Rules, devices and addresses ring when they change, routes only if they are ours: a
+//     router's come by the thousand. So each ten seconds the kernel is asked for the ways
+//     of the servers, one question each, and for all the rest once a minute.
+//   - Of the tunnels of one kind the kernel takes one with the same ends. Two ports of GUE
+//     to one server, from one address, are two lanes with the same: the first mark has it.
 package lane
 
 import (
@@ -84,6 +90,10 @@ type Options struct {
 	// is told of each that was; nil for no and nobody.
 	Manage func() bool
 	Set    func(name, value, was, why string)
+	// Made are the settings that an earlier process had made, and Remember is told of
+	// all that are made and not put back, before each change; nil for nobody.
+	Made     []Setting
+	Remember func([]Setting) error
 	// Changed is told of lanes that began or ceased to work; err is nil for the former.
 	Changed func(l Lane, err error)
 
@@ -102,7 +112,10 @@ type Keeper struct {
 	dirty bool
 	// moved: the local rule of a family was moved by this process.
 	moved map[uint8]bool
-	rung  chan struct{}
+	made  []Setting
+	// ways are how the servers were reached at the last look.
+	ways map[netip.Addr]way
+	rung chan struct{}
 
 	told sync.RWMutex
 	errs map[key]error
@@ -124,7 +137,7 @@ func New(o Options) *Keeper {
 	if o.settings == nil {
 		o.settings = proc{}
 	}
-	return &Keeper{opts: o, dirty: o.Before, moved: map[uint8]bool{}, errs: map[key]error{}, rung: make(chan struct{}, 1)}
+	return &Keeper{opts: o, dirty: o.Before, made: o.Made, moved: map[uint8]bool{}, errs: map[key]error{}, rung: make(chan struct{}, 1)}
 }
 
 var errNotYet = errors.New("check_via: the way through this real server is not set up yet")
@@ -224,6 +237,7 @@ func (k *Keeper) make(ctx context.Context, kern kernel) (map[key]error, error) {
 		}
 		ways[l] = w
 	}
+	k.ways = asked
 	for f := range k.moved {
 		have.moved[f] = have.moved[f] || k.moved[f]
 	}
@@ -266,7 +280,35 @@ func (k *Keeper) make(ctx context.Context, kern kernel) (map[key]error, error) {
 			errs[id] = k.answers(ways[l].device)
 		}
 	}
-	return errs, errors.Join(all...)
+	return errs, errors.Join(errors.Join(all...), k.putBack(ways))
+}
+
+// strayed tells whether a server is reached another way than at the last look.
+func (k *Keeper) strayed() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.want) == 0 {
+		return false
+	}
+	kern, err := k.opts.open()
+	if err != nil {
+		return true // which the look says
+	}
+	defer kern.close()
+	for server, was := range k.ways {
+		now, err := kern.way(server)
+		if err != nil {
+			now.err = explain(err)
+		}
+		if text(now.err) != text(was.err) {
+			return true
+		}
+		now.err, was.err = nil, nil
+		if now != was {
+			return true
+		}
+	}
+	return false
 }
 
 func (k *Keeper) failAll(err error) error {

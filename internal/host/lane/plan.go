@@ -89,6 +89,27 @@ type device struct {
 	checksum config.Checksum
 }
 
+// ends are what the kernel tells tunnels apart by.
+type ends struct {
+	kind          string
+	external      bool
+	local, remote netip.Addr
+}
+
+func (d device) ends() ends { return ends{d.kind, d.external, d.local, d.remote} }
+
+// way is the kind of tunnel as an operator asked for it.
+func (d device) way() string {
+	if d.port == 0 {
+		return "TUN type ipip"
+	}
+	s := fmt.Sprintf("TUN type gue port %d", d.port)
+	return s + map[config.Checksum]string{config.Csum: " csum", config.RemCsum: " remcsum"}[d.checksum]
+}
+
+// ErrTaken is the error of a lane whose tunnel would have the ends of another lane's.
+var ErrTaken = errors.New("Linux takes one tunnel with the same ends, and another lane has it")
+
 func (d device) String() string { return fmt.Sprintf("device %s of kind %s", d.name, d.kind) }
 
 // filter is our table of nftables, by the ranges of marks that it hides, comma
@@ -183,12 +204,19 @@ func makePlan(have state, lanes []Lane, ways map[Lane]way) *plan {
 			p.errs[key{l.Mark, l.IPv6}] = err
 			continue
 		}
+		if d != nil {
+			i := slices.IndexFunc(devices, func(o device) bool { return o.ends() == d.ends() })
+			if i >= 0 && devices[i] != *d {
+				p.errs[key{l.Mark, l.IPv6}] = fmt.Errorf("check_via: real server %s by %s: %w (%s, by %s); use one kind of tunnel for the real server, or write check_via off", l.Server, d.way(), ErrTaken, devices[i].name, devices[i].way())
+				continue
+			}
+			if i < 0 {
+				devices = append(devices, *d)
+			}
+		}
 		families[l.family()] = true
 		if base := l.Mark & Mask; !slices.Contains(marks, base) {
 			marks = append(marks, base)
-		}
-		if d != nil && !slices.Contains(devices, *d) {
-			devices = append(devices, *d)
 		}
 		for _, r := range want {
 			routes[r], slots[r.slot()] = true, true
@@ -198,13 +226,17 @@ func makePlan(have state, lanes []Lane, ways map[Lane]way) *plan {
 		}
 	}
 	slices.Sort(marks)
-	// A device of that name that is another one goes first.
+	// A device of that name, or with its ends, that is another one goes first.
+	gone := map[device]bool{}
 	for _, d := range devices {
 		if slices.Contains(have.devices, d) {
 			continue
 		}
-		if i := slices.IndexFunc(have.devices, func(h device) bool { return h.name == d.name }); i >= 0 {
-			p.remove(op{what: have.devices[i]})
+		for _, h := range have.devices {
+			if (h.name == d.name || h.ends() == d.ends()) && !gone[h] && !slices.Contains(devices, h) {
+				gone[h] = true
+				p.remove(op{what: h})
+			}
 		}
 		p.add(op{what: d})
 	}
@@ -231,7 +263,7 @@ func makePlan(have state, lanes []Lane, ways map[Lane]way) *plan {
 		p.remove(op{what: have.filter})
 	}
 	for _, h := range have.devices {
-		if !slices.ContainsFunc(devices, func(d device) bool { return d.name == h.name }) {
+		if !gone[h] && !slices.ContainsFunc(devices, func(d device) bool { return d.name == h.name }) {
 			p.remove(op{what: h})
 		}
 	}

@@ -17,6 +17,8 @@ const (
 	// lane does not work.
 	interval = time.Minute
 	retry    = 5 * time.Second
+	// glance is how often it is asked how the servers are reached.
+	glance = 10 * time.Second
 	// calm is how long after a change of something it is looked at: the next one
 	// follows closely.
 	calm = 200 * time.Millisecond
@@ -38,6 +40,8 @@ func (k *Keeper) Run(ctx context.Context, failed func(error)) error {
 	last, said := "", false
 	timer := time.NewTimer(interval)
 	defer timer.Stop()
+	glances := time.NewTicker(glance)
+	defer glances.Stop()
 	for {
 		if k.active() && bell == nil {
 			watching, cancel := context.WithCancel(ctx)
@@ -72,6 +76,10 @@ func (k *Keeper) Run(ctx context.Context, failed func(error)) error {
 		case <-ring:
 			timer.Reset(calm)
 			continue
+		case <-glances.C:
+			if !k.strayed() {
+				continue
+			}
 		case <-timer.C:
 		}
 		err := k.again(ctx)
