@@ -28,7 +28,8 @@ type edging struct {
 	// dirty are the virtual servers whose wish may be another one; one that waits for
 	// the table stays here.
 	dirty map[*server]bool
-	// waiting are those of which something waits for their addresses to be gone.
+	// waiting are those whose addresses are to be gone, and of which something may wait for
+	// that.
 	waiting map[*server]bool
 	// departing lose services by the reload that is under way, ended lost all.
 	departing []departing
@@ -173,6 +174,9 @@ func (e *Engine) handOver(now time.Time) {
 		if vs.vip.take(w, e, now) {
 			changed[vs.Config.Key] = w
 			e.markHead(vs)
+			if !vs.vip.announced() && vs.vip.addressed(now) {
+				x.waiting[vs] = true // for the report, whatever is asked of it meanwhile
+			}
 		}
 	}
 	e.haunt(changed, now)

@@ -319,6 +319,24 @@ func TestQuorumRegainedMeanwhile(t *testing.T) {
 	})
 }
 
+// TestRemovedAfterItsAddress: an address that was reported gone while nothing waited for
+// it need not be waited for by what comes later.
+func TestRemovedAfterItsAddress(t *testing.T) {
+	edged(t, func(r *rig) {
+		r.start(withVIP(conf(1, 2), config.VIPAlways))
+		r.pass(time.Minute)
+		without := conf(1, 2)
+		without.Global.VIPDelay = time.Second
+		r.reload(without)
+		r.pass(1500 * time.Millisecond)
+		r.want("1:1 2:1")
+		r.reload(&config.Config{Global: config.Global{VIPDelay: time.Second, DrainInterval: time.Minute}})
+		r.pass(10 * time.Millisecond)
+		r.want("")
+		r.stop(nil)
+	})
+}
+
 // TestAlwaysFollowsNoQuorum: the sorry server comes at once, as without an address.
 func TestAlwaysFollowsNoQuorum(t *testing.T) {
 	edged(t, func(r *rig) {

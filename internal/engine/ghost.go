@@ -223,14 +223,14 @@ func (e *Engine) release(now time.Time) {
 			e.touched[vs] = true
 			e.must(e.applier.Quorum(vs.Config.Key, framework.QuorumLost))
 		}
-		switch {
-		case !v.lost && !withheld && !v.stays:
-			delete(x.waiting, vs)
-			continue
-		case v.addressed(now):
+		nothing := !v.lost && !withheld && !v.stays
+		if v.addressed(now) && !(nothing && v.announced()) {
 			continue
 		}
 		delete(x.waiting, vs)
+		if nothing {
+			continue
+		}
 		e.touched[vs] = true
 		e.redress(vs)
 		if v.lost {
