@@ -121,8 +121,9 @@ func (b *bed) becomes(want string) {
 	})
 }
 
-// difference are the lines that only one of two texts has.
+// difference are the lines that only one of two texts has, the first twenty.
 func difference(want, got string) string {
+	const most = 20
 	var s string
 	w, g := strings.Split(want, "\n"), strings.Split(got, "\n")
 	for _, l := range g {
@@ -134,6 +135,9 @@ func difference(want, got string) string {
 		if !slices.Contains(g, l) {
 			s += "missing: " + l + "\n"
 		}
+	}
+	if lines := strings.SplitAfterN(s, "\n", most+1); len(lines) > most {
+		s = strings.Join(lines[:most], "") + "and more\n"
 	}
 	return s
 }
