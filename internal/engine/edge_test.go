@@ -564,7 +564,7 @@ func TestNothingLeftToWish(t *testing.T) {
 		r.crash()
 		r.ground = &ground{wishes: map[config.VSKey]*edge.Wish{}, gone: map[netip.Addr]time.Time{}, left: true}
 		none := conf(1)
-		none.VirtualServers = nil
+		none.VirtualServers, none.Global.VIPDelay = nil, time.Second
 		r.start(none)
 		r.wish("local 80/tcp")
 		r.pass(time.Minute)
