@@ -98,7 +98,7 @@ func newSurroundings(log *slog.Logger, opts Options, cfg *config.Config, options
 		Addresses: func() (edge.Addresses, error) { return openAddresses(cfg) },
 		Filter:    func() (edge.Filter, error) { return openFilter(cfg) },
 	})
-	options.Edge = s.keeper.Wish
+	options.Edge, options.EdgeLeft = s.keeper.Wish, m.left()
 	return s
 }
 

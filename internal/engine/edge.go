@@ -180,7 +180,8 @@ func (e *Engine) handOver(now time.Time) {
 		}
 	}
 	e.haunt(changed, now)
-	if nft := e.config.Global.NFTables; len(changed) == 0 && sameNFTables(nft, x.nftables) {
+	first := x.turn == 0 && e.opts.EdgeLeft
+	if nft := e.config.Global.NFTables; len(changed) == 0 && sameNFTables(nft, x.nftables) && !first {
 		return
 	}
 	x.turn, x.nftables = x.turn+1, e.config.Global.NFTables

@@ -23,6 +23,7 @@ type ground struct {
 	mu     sync.Mutex
 	e      *Engine
 	stuck  bool
+	left   bool // an earlier process was killed
 	turn   uint64
 	wishes map[config.VSKey]*edge.Wish
 	calls  int
@@ -567,6 +568,38 @@ func TestKeptAtTheEnd(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestNothingLeftToWish: a process was killed, and the next one has a configuration without
+// any of it. Whoever keeps the machine hears that nothing is wished for, and what is still
+// in the table has its addresses kept local until it has left, after they are gone.
+func TestNothingLeftToWish(t *testing.T) {
+	edged(t, func(r *rig) {
+		r.start(withVIP(conf(1), config.VIPAlways))
+		r.pass(time.Second)
+		r.wish("announce guard local 80/tcp")
+		r.connections(1, 3)
+		r.crash()
+		r.ground = &ground{wishes: map[config.VSKey]*edge.Wish{}, gone: map[netip.Addr]time.Time{}, left: true}
+		none := conf(1)
+		none.VirtualServers, none.Global.VIPDelay = nil, time.Second
+		r.start(none)
+		r.wish("local 80/tcp")
+		r.pass(time.Minute)
+		r.wish("local")
+		r.want("1:0")
+		r.connections(1, 0)
+		r.pass(2 * time.Minute)
+		r.wish("nothing")
+		r.crash()
+		r.ground = &ground{wishes: map[config.VSKey]*edge.Wish{}, gone: map[netip.Addr]time.Time{}, left: true}
+		r.start(none)
+		r.pass(time.Minute)
+		if r.ground.calls != 1 {
+			r.Errorf("%d calls, want one that says that nothing is wished for", r.ground.calls)
+		}
+		r.stop(nil)
+	})
 }
 
 // TestMissingAddressesAreTold, and what does not work.

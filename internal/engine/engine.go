@@ -76,6 +76,9 @@ type Options struct {
 	// goroutine; it must not block. What came of it is told by the method Edge. nil for
 	// nobody: then there are no wishes.
 	Edge func(edge.Wishes)
+	// EdgeLeft: an earlier process may have left some of it in the machine, which goes
+	// though the configuration wishes for nothing.
+	EdgeLeft bool
 	// Pace is for who reads; nil for no bound.
 	Pace *pace.Gate
 	// SyncSockets reads the kernel's sockets of a sync daemon that runs, for readers; nil

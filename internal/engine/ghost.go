@@ -296,6 +296,9 @@ func (e *Engine) found() {
 		}
 	}
 	strays := e.applier.Strays()
+	if device == "" && e.opts.EdgeLeft {
+		device = "lo" // where routes are that keep an address local, whatever device it was on
+	}
 	if device == "" || len(strays) == 0 {
 		return
 	}

@@ -163,7 +163,7 @@ func (r *rig) start(cfg *config.Config) {
 		Saved: r.state.load(r.T), Save: r.state.saver(), Draining: r.state.progress, SyncSockets: r.sockets,
 	}
 	if r.ground != nil {
-		opts.Edge = r.ground.take
+		opts.Edge, opts.EdgeLeft = r.ground.take, r.ground.left
 	}
 	r.e = New(opts)
 	if r.ground != nil {

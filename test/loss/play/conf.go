@@ -13,6 +13,8 @@ type Conf struct {
 	Pools []Pool
 	// Keep leaves the table at a stop (on_stop keep, which keepalived does not know).
 	Keep bool
+	// Device is where virtual addresses are put, "" for the director's own, where they stay.
+	Device string
 }
 
 // Pool is a virtual server.
@@ -32,6 +34,8 @@ type Pool struct {
 	Quorum       int
 	// Track is the real server whose weight a file moves, 0 for none.
 	Track int
+	// Follow takes the address away while there is no quorum.
+	Follow bool
 	// Extra is added to the virtual server as it is.
 	Extra string
 }
@@ -84,7 +88,12 @@ type place struct {
 	maintenance string
 	// reconcile is a line for the daemon's global block; keepalived sees a comment.
 	reconcile string
+	// scripts: a script puts and takes addresses that follow the quorum.
+	scripts bool
 }
+
+// vipDevice and otherDevice are where virtual addresses go.
+const vipDevice, otherDevice = "vip0", "vip1"
 
 // checkPort is where backends answer checks; they fail and recover there alone, so
 // that what is lost elsewhere was lost by the table.
@@ -100,6 +109,9 @@ func (c Conf) text(at place) string {
 	b.WriteString("global_defs {\n    #sluice drain_interval 1\n")
 	if c.Keep {
 		b.WriteString("    #sluice on_stop keep\n")
+	}
+	if c.Device != "" {
+		fmt.Fprintf(&b, "    #sluice vip_device %s\n    #sluice vip_delay 3\n    script_user root\n", c.Device)
 	}
 	if at.reconcile != "" {
 		fmt.Fprintf(&b, "    %s\n", at.reconcile)
@@ -138,6 +150,15 @@ func (p Pool) write(b *strings.Builder, i int, at place) {
 		line("sorry_server %v 80", at.server(p.Sorry))
 		if p.SorryInhibit {
 			line("sorry_server_inhibit")
+		}
+	}
+	if p.Follow {
+		line("#sluice vip_follow quorum")
+		if at.scripts {
+			for _, v := range p.vips() {
+				line("quorum_up \"/sbin/ip address add %v/32 dev %s\"", at.vip(v), vipDevice)
+				line("quorum_down \"/sbin/ip address del %v/32 dev %s\"", at.vip(v), vipDevice)
+			}
 		}
 	}
 	if p.Extra != "" {

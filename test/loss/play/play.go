@@ -104,6 +104,9 @@ func (p *Plan) jobs() (all []job) {
 			}
 			for _, t := range p.Topologies {
 				actors := p.Daemons
+				if s.Alone {
+					actors = slices.DeleteFunc(slices.Clone(actors), func(d daemon.Daemon) bool { return d.Name != daemon.Sluice })
+				}
 				if s.Kube {
 					actors = append(slices.Clip(actors), daemon.Daemon{Name: DeleteFirst})
 				}
@@ -120,7 +123,7 @@ func (p *Plan) jobs() (all []job) {
 
 // modules are loaded before the first run: loading takes an emulated machine long
 // enough to disturb what is measured.
-var modules = []string{"ip_vs", "ip_vs_rr", "ip_vs_wrr", "ip_vs_wlc", "ip_vs_sh", "veth", "bridge"}
+var modules = []string{"ip_vs", "ip_vs_rr", "ip_vs_wrr", "ip_vs_wlc", "ip_vs_sh", "veth", "bridge", "dummy"}
 
 // Run carries out the plan; log gets a line for each run.
 func Run(ctx context.Context, p Plan, log io.Writer) (*Results, error) {

@@ -92,13 +92,21 @@ func (r *run) build(topology string) {
 	if r.plan.has("reconcile_interval") {
 		r.at.reconcile = "#sluice reconcile_interval 2"
 	}
+	r.at.scripts = !r.sluice()
 	var front, lo []string
 	for v := 1; v < r.addresses(); v++ {
-		front = append(front, fmt.Sprintf("address add %s/32 dev front", vipOf(v)))
+		if r.s.Conf.Device == "" {
+			front = append(front, fmt.Sprintf("address add %s/32 dev front", vipOf(v)))
+		}
 		lo = append(lo, fmt.Sprintf("address add %s/32 dev lo", vipOf(v)))
 	}
 	if len(front) > 0 {
 		r.top.Director.IP(r, front...)
+	}
+	if r.s.Conf.Device != "" {
+		r.elsewhere()
+	}
+	if r.addresses() > 1 {
 		r.top.Client.IP(r, r.sources()...)
 	}
 	if topology == "NAT" { // for the pulse; in DR there is such a route
@@ -117,9 +125,13 @@ func (r *run) build(topology string) {
 // for connections to two addresses; masquerading leaves it as it is, so that both could
 // look alike to a server that stands behind both, and one would be reset.
 func (r *run) sources() (commands []string) {
+	way := "dev eth0"
+	if r.s.Conf.Device != "" {
+		way = viaDirector
+	}
 	for v := 1; v < r.addresses(); v++ {
 		commands = append(commands, fmt.Sprintf("address add 192.0.2.%d/32 dev eth0", 100+v),
-			fmt.Sprintf("route add %s/32 dev eth0 src 192.0.2.%d", vipOf(v), 100+v))
+			fmt.Sprintf("route add %s/32 %s src 192.0.2.%d", vipOf(v), way, 100+v))
 	}
 	return commands
 }
@@ -152,6 +164,9 @@ func (r *run) hold(v, n int) {
 // ask starts the short requests, the rate shared by two addresses at most.
 func (r *run) ask() {
 	n := min(2, r.addresses())
+	if r.s.First {
+		n = 1
+	}
 	for v := range n {
 		r.shorts = append(r.shorts, held[*testkit.Short]{client: testkit.StartShort(r, r.top.Client, vipOf(v).String()+":80", r.plan.Short/n)})
 	}

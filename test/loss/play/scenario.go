@@ -23,6 +23,10 @@ type Scenario struct {
 	// Costs and Apart are the judge's.
 	Costs []string
 	Apart string
+	// First: only the first virtual address gets short requests.
+	First bool
+	// Alone: keepalived has nothing of the kind.
+	Alone bool
 	// kills: the daemon is killed again and again, as often as the plan says.
 	kills bool
 	play  func(*run)
@@ -176,7 +180,17 @@ var Scenarios = []*Scenario{
 		r.in(2)
 		r.settle()
 	}},
+	{Name: "vip-quorum", Title: "quorum lost and regained, sorry server, the address follows (vip_follow quorum); keepalived: quorum_up and quorum_down", Servers: 4,
+		Conf: addressed(following(sorry(with(1, 2, 3), true))), Costs: keepalivedCosts, play: follow},
+	{Name: "vip-remove", Title: "one of two virtual servers removed by a reload, its address first (vip_device)", Servers: 3, First: true,
+		Conf: addressed(with(1, 2, 3), at(with(1, 2, 3), 1)), Costs: keepalivedCosts, play: withdrawn},
+	{Name: "vip-passive", Title: "sluice passive, and back; keepalived: the address removed, stop and start", Servers: 3,
+		Conf: addressed(with(1, 2, 3)), Costs: keepalivedCosts, play: passive},
+	{Name: "vip-move", Title: "reload that moves vip_device to another device, and back", Servers: 3, Alone: true,
+		Conf: addressed(with(1, 2, 3)), play: moved},
 }
+
+func following(p Pool) Pool { p.Follow = true; return p }
 
 func tracked() Pool { p := with(1, 2, 3); p.Track = 1; return p }
 

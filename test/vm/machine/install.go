@@ -32,6 +32,8 @@ var (
 		{"unshare", "util-linux"},
 		// Judges of our tables of nftables.
 		{"nft", "nftables"},
+		// Judge of what a daemon says to the kernel.
+		{"strace", "strace"},
 		// What docs/quickstart.md types, and what docs/migrating-from-keepalived.md measures.
 		{"curl", "curl"},
 		{"pkill", "procps"},
