@@ -52,7 +52,7 @@ func TestKernelEdgeKilled(t *testing.T) {
 		}
 		b.daemon.Signal(t, syscall.SIGTERM)
 		b.daemon.Wait(t, patience)
-		b.becomes(want[""])
+		b.isAgain(want[""])
 	}
 
 	launch := func(d string) {
@@ -70,7 +70,7 @@ func TestKernelEdgeKilled(t *testing.T) {
 		"quorum lost": func() string {
 			launch(device)
 			ready()
-			b.becomes(want[device])
+			b.isAgain(want[device])
 			b.echo[0].Refuse()
 			b.daemon.WaitLine(t, patience, "Lost quorum")
 			return device
@@ -78,7 +78,7 @@ func TestKernelEdgeKilled(t *testing.T) {
 		"another device": func() string {
 			launch(device)
 			ready()
-			b.becomes(want[device])
+			b.isAgain(want[device])
 			b.write(files[other])
 			b.daemon.Signal(t, syscall.SIGHUP)
 			return other
@@ -86,14 +86,14 @@ func TestKernelEdgeKilled(t *testing.T) {
 		"passive": func() string {
 			launch(device)
 			ready()
-			b.becomes(want[device])
+			b.isAgain(want[device])
 			b.says(0, "withdrawn", "passive", "on")
 			return device
 		},
 		"stop": func() string {
 			launch(device)
 			ready()
-			b.becomes(want[device])
+			b.isAgain(want[device])
 			b.daemon.Signal(t, syscall.SIGTERM)
 			return device
 		},
@@ -112,10 +112,10 @@ func TestKernelEdgeKilled(t *testing.T) {
 		launch(then)
 		ready()
 		if name == "passive" {
-			b.becomes(want[""])
+			b.isAgain(want[""])
 			b.says(0, "passive no longer", "passive", "off")
 		}
-		b.becomes(want[then])
+		b.isAgain(want[then])
 		if _, err := os.Stat(marker); (err == nil) != (then != "") {
 			testkit.Eventually(t, patience, func() string {
 				if _, err := os.Stat(marker); (err == nil) != (then != "") {
@@ -132,7 +132,7 @@ func TestKernelEdgeKilled(t *testing.T) {
 	// The last one was killed with all of it there.
 	launch("")
 	ready()
-	b.becomes(want[""])
+	b.isAgain(want[""])
 	if table := testkit.ReadTable(t, b.Director); len(table) != 0 {
 		t.Errorf("the table holds\n%s", table)
 	}

@@ -131,5 +131,5 @@ func TestKernelEdgeLife(t *testing.T) {
 	if status := b.daemon.Wait(t, patience); status != 0 {
 		t.Errorf("exit status %d", status)
 	}
-	b.becomes(before)
+	b.isAgain(before)
 }

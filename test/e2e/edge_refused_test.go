@@ -93,7 +93,7 @@ func TestKernelEdgeRefused(t *testing.T) {
 	}
 	b.daemon.Signal(t, syscall.SIGTERM)
 	b.daemon.Wait(t, patience)
-	b.becomes(before)
+	b.isAgain(before)
 
 	// Without the right to change the network neither the table nor anything around it can
 	// be written; checks and everything that tells of them go on.

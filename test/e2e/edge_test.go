@@ -116,8 +116,8 @@ do echo "== $c"; ip $c | sort; done; echo "== nft"; nft list ruleset`)
 	return s.String()
 }
 
-// becomes waits until a director is as it was, without a line more or less.
-func (b *bed) becomes(want string) {
+// isAgain waits until a director is as it was, without a line more or less.
+func (b *bed) isAgain(want string) {
 	b.Helper()
 	testkit.Eventually(b.T, patience, func() string {
 		return difference(want, machine(b.T, b.Director))
