@@ -200,6 +200,9 @@ type daemon struct {
 	detail atomic.Int32
 	// withdrawDelay is withdraw_delay, vipDelay vip_delay, and keep on_stop keep.
 	withdrawDelay, vipDelay atomic.Int64
+	// suspends is closed when a configuration has ha_suspend, by suspend.
+	suspends chan struct{}
+	suspend  func()
 	keep                    atomic.Bool
 
 	store *store
@@ -209,7 +212,8 @@ type daemon struct {
 }
 
 func newDaemon(opts Options, cfg *config.Config, found diag.List) (*daemon, error) {
-	d := &daemon{opts: opts, log: opts.Log, events: opts.events, config: cfg, errors: known(found), handing: make(chan struct{}), pace: pace.New()}
+	d := &daemon{opts: opts, log: opts.Log, events: opts.events, config: cfg, errors: known(found), handing: make(chan struct{}), pace: pace.New(), suspends: make(chan struct{})}
+	d.suspend = sync.OnceFunc(func() { close(d.suspends) })
 	d.notify = NewNotifier()
 	d.memory = newMemory(d.log)
 	if _, err := host.RaiseFileLimit(); err != nil {
@@ -367,8 +371,14 @@ func (d *daemon) optional(part string, err error) {
 	}
 }
 
-// addresses tells the engine which addresses this host has, for ha_suspend.
+// addresses tells the engine which addresses this host has, once a configuration has
+// ha_suspend: a list of ten thousand is not read again with each of them for nobody.
 func (d *daemon) addresses(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-d.suspends:
+	}
 	err := host.WatchAddresses(ctx, d.engine.Addresses)
 	if ctx.Err() != nil {
 		return
@@ -390,6 +400,9 @@ func (d *daemon) settle(cfg *config.Config) {
 	d.web.Configure(cfg.Global.HTTPListen)
 	d.web.ConfigureAdmin(cfg.Global.HTTPAdmin)
 	d.withdrawDelay.Store(int64(cfg.Global.WithdrawDelay))
+	if slices.ContainsFunc(cfg.VirtualServers, func(vs *config.VirtualServer) bool { return vs.HASuspend }) {
+		d.suspend()
+	}
 	d.vipDelay.Store(int64(cfg.Global.VIPDelay))
 	d.keep.Store(cfg.Global.OnStop == config.OnStopKeep)
 }
