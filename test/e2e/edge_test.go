@@ -109,6 +109,7 @@ do echo "== $c"; ip $c | sort; done; echo "== nft"; nft list ruleset`)
 		// A device's own address is another one each time that it is made.
 		words = slices.DeleteFunc(words, func(w string) bool { return strings.HasPrefix(w, "fe80::") || strings.Count(w, ":") == 5 })
 		if len(words) > 2 && slices.Contains([]string{"UNKNOWN", "UP", "DOWN"}, words[1]) {
+			words[1] = "-"         // a veth's comes later than the veth
 			slices.Sort(words[2:]) // addresses stand in the order in which they came
 		}
 		fmt.Fprintln(&s, strings.Join(words, " "))

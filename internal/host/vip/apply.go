@@ -44,11 +44,11 @@ func (w *work) bound(a netip.Addr) bool {
 	return ready && w.v.m.at(a, index)
 }
 
-// prepare makes the devices that are needed.
+// prepare makes the devices that are named.
 func (w *work) prepare(keys []netip.Addr) {
 	for _, a := range keys {
 		p := w.v.want[a]
-		if !p.Announce || w.devices[p.Device] != 0 || w.broken[p.Device] != nil {
+		if p.Device == "" || w.devices[p.Device] != 0 || w.broken[p.Device] != nil {
 			continue
 		}
 		index, err := w.device(p.Device)

@@ -268,6 +268,8 @@ func TestModel(t *testing.T) {
 				t.Fatalf("%s wants %+v and is at %+v, route %v", a, p, k.m.addrs[a], k.m.routes[a])
 			case !p.Announce && p.Local != k.m.routes[a]:
 				t.Fatalf("%s wants %+v, route %v", a, p, k.m.routes[a])
+			case !ok || !on.up() && on.usable():
+				t.Fatalf("%s names %s, which is not there", a, p.Device)
 			}
 		}
 		for a, spots := range k.m.addrs {

@@ -107,7 +107,7 @@ func TestRunScriptQuotes(t *testing.T) {
 	}
 }
 
-func TestKernels(t *testing.T) {
+func TestNamesOfKernels(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string][]string{"": {""}, "trixie": {"trixie"}, "a,b": {"a", "b"}, "all": {"bookworm", "trixie"}} {
 		if diff := cmp.Diff(want, kernels(name)); diff != "" {
