@@ -49,7 +49,7 @@ func main() {
 	flag.StringVar(&o.arguments, "args", "", "more `arguments` for the test binaries, which all of them must know")
 	kernel := flag.String("kernel", "", "boot the kernels of these Debian `releases` in the VM, with commas, or all: "+strings.Join(allKernels, ","))
 	flag.IntVar(&o.memoryMB, "m", 2048, "guest memory in `MB`")
-	seconds := flag.Int("t", 900, "time limit in `seconds` for all of them on one kernel")
+	seconds := flag.Int("t", 1500, "time limit in `seconds` for all of them on one kernel")
 	flag.Parse()
 	o.limit = time.Duration(*seconds) * time.Second
 	o.kernels = kernels(*kernel)
