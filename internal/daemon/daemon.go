@@ -203,7 +203,7 @@ type daemon struct {
 	// suspends is closed when a configuration has ha_suspend, by suspend.
 	suspends chan struct{}
 	suspend  func()
-	keep                    atomic.Bool
+	keep     atomic.Bool
 
 	store *store
 	// handing is closed when the daemon is to end by a handover.
