@@ -74,8 +74,6 @@ type Long struct {
 	stop  context.CancelFunc
 	wg    sync.WaitGroup
 	abort atomic.Bool
-	// timeout bounds each exchange.
-	timeout time.Duration
 
 	mu      sync.Mutex
 	conns   []LongConn

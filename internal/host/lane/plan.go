@@ -108,7 +108,7 @@ func (d device) way() string {
 }
 
 // ErrTaken is the error of a lane whose tunnel would have the ends of another lane's.
-var ErrTaken = errors.New("Linux takes one tunnel with the same ends, and another lane has it")
+var ErrTaken = errors.New("the kernel takes one tunnel with the same ends, and another lane has it")
 
 func (d device) String() string { return fmt.Sprintf("device %s of kind %s", d.name, d.kind) }
 
