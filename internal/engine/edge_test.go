@@ -231,8 +231,14 @@ func TestLostQuorum(t *testing.T) {
 		r.ground.report()
 		r.pass(990 * time.Millisecond)
 		r.want("2:1")
+		if log := r.logged(); strings.Contains(log, "Adding sorry server") {
+			r.Errorf("the log has the sorry server before the table:\n%s", log)
+		}
 		r.pass(20 * time.Millisecond)
 		r.want("9:1")
+		if log := r.logged(); strings.Count(log, "Adding sorry server") != 1 {
+			r.Errorf("the log:\n%s", log)
+		}
 		if s := r.e.Snapshot().VirtualServers[0]; !s.SorryServing {
 			r.Error("status knows nothing of the sorry server")
 		}
@@ -334,6 +340,23 @@ func TestRemovedAfterItsAddress(t *testing.T) {
 		r.reload(&config.Config{Global: config.Global{VIPDelay: time.Second, DrainInterval: time.Minute}})
 		r.pass(10 * time.Millisecond)
 		r.want("")
+		r.stop(nil)
+	})
+}
+
+// TestReloadSaysNothingOfASorryServerThatStaysOut: the quorum did not move.
+func TestReloadSaysNothingOfASorryServerThatStaysOut(t *testing.T) {
+	edged(t, func(r *rig) {
+		r.start(sorry(conf(1, 2)))
+		r.pass(time.Minute)
+		next := sorry(conf(1, 2))
+		next.VirtualServers[0].Scheduler = "wrr"
+		r.reload(next)
+		r.pass(time.Second)
+		r.want("1:1 2:1")
+		if log := r.logged(); strings.Contains(log, "sorry server") {
+			r.Errorf("the log:\n%s", log)
+		}
 		r.stop(nil)
 	})
 }

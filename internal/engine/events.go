@@ -127,6 +127,7 @@ func (e *Engine) apply(vs *server, change framework.Change, mail string) {
 	e.noteQuorum(vs, change.Quorum, mailQuorum(vs, change.Quorum))
 	if !e.postpone(vs, change.Quorum, time.Now()) {
 		e.must(e.applier.Quorum(vs.Config.Key, change.Quorum))
+		e.logSorry(vs, change.Quorum)
 	}
 }
 
@@ -167,12 +168,11 @@ func (e *Engine) logQuorum(vs *server, ev framework.QuorumEvent) {
 		vs.since = time.Now()
 		e.log.Error(fmt.Sprintf("Lost quorum %d-%d=%d > %d for VS %s", q, h, int64(q)-int64(h), vs.Sum(), vs.name), append(args, event.Key, event.QuorumLost)...)
 	}
-	e.logSorry(vs, ev)
 }
 
 // logSorry tells of the sorry server, which serves where there is no quorum.
 func (e *Engine) logSorry(vs *server, ev framework.QuorumEvent) {
-	if vs.Config.Sorry == nil {
+	if vs.Config.Sorry == nil || ev == framework.QuorumUnchanged {
 		return
 	}
 	name := rsName(vs.Config.Sorry.Key, vs.Config)

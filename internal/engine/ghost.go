@@ -219,9 +219,8 @@ func (e *Engine) release(now time.Time) {
 		withheld := e.passive.on && !vs.withheld
 		if v.lost && vs.Sum() == 0 {
 			// Nobody healthy is there to be withdrawn, and an empty pool must not wait.
-			v.lost = false
 			e.touched[vs] = true
-			e.must(e.applier.Quorum(vs.Config.Key, framework.QuorumLost))
+			e.lose(vs)
 		}
 		nothing := !v.lost && !withheld && !v.stays
 		if v.addressed(now) && !(nothing && v.announced()) {
@@ -234,8 +233,7 @@ func (e *Engine) release(now time.Time) {
 		e.touched[vs] = true
 		e.redress(vs)
 		if v.lost {
-			v.lost = false
-			e.must(e.applier.Quorum(vs.Config.Key, framework.QuorumLost))
+			e.lose(vs)
 		}
 		if withheld {
 			withhold = append(withhold, vs)
@@ -253,6 +251,13 @@ func (e *Engine) release(now time.Time) {
 			e.applier.Stay(false, g.services...)
 		}
 	}
+}
+
+// lose has the table hear of a lost quorum that was postponed.
+func (e *Engine) lose(vs *server) {
+	vs.vip.lost = false
+	e.must(e.applier.Quorum(vs.Config.Key, framework.QuorumLost))
+	e.logSorry(vs, framework.QuorumLost)
 }
 
 // releaseAt is when the next of what waits need not wait any more; zero for never.

@@ -279,8 +279,10 @@ func (e *Engine) replace(was *server, vc *config.VirtualServer, h *hold) *server
 	fvs, quorum := framework.Next(was.VirtualServer, vc, e.trustNew(was, stays), lookup(e.values), e.ordersOf(vc.Key))
 	vs := e.adopt(fvs, was, false)
 	e.noteGone(was, stays, false, mailRemove)
-	e.postpone(vs, quorum, time.Now())
 	e.logQuorum(vs, quorum)
+	if !e.postpone(vs, quorum, time.Now()) {
+		e.logSorry(vs, quorum)
+	}
 	e.noteQuorum(vs, quorum, mailQuorum(vs, quorum))
 	e.remove(was)
 	e.add(vs)
