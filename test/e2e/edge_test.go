@@ -226,6 +226,16 @@ func (b *bed) has(addr netip.Addr) (is bool) {
 // pause of the machine makes a right order look wrong.
 func (f *film) cut(delay time.Duration, tables ...string) {
 	f.b.Helper()
+	// Who calls has seen the end of it, and the film may not have.
+	called := time.Now()
+	testkit.Eventually(f.b.T, patience, func() string {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if n := len(f.shots); n == 0 || f.shots[n-1].begun.Before(called) {
+			return "no look since the film was to end"
+		}
+		return ""
+	})
 	close(f.stop)
 	f.done.Wait()
 	var lastOn time.Time
