@@ -34,18 +34,11 @@ func onHost(ctx context.Context, o options, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	// In the checkout, which the guest sees.
-	if err := os.MkdirAll("bin", 0o755); err != nil {
-		return err
-	}
-	work, err := os.MkdirTemp("bin", "diff-")
+	work, remove, err := machine.WorkDir("diff")
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(work)
-	if work, err = filepath.Abs(work); err != nil {
-		return err
-	}
+	defer remove()
 	sluiced, err := daemon.BuildSluiced(ctx, o.sluiced, work)
 	if err != nil {
 		return err

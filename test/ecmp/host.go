@@ -57,18 +57,11 @@ func onHost(ctx context.Context, o options, out io.Writer) error {
 	if plan.Bird, err = bird(ctx); err != nil {
 		return err
 	}
-	// In the checkout, which the guest sees.
-	if err := os.MkdirAll("bin", 0o755); err != nil {
-		return err
-	}
-	work, err := os.MkdirTemp("bin", "ecmp-")
+	work, remove, err := machine.WorkDir("ecmp")
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(work)
-	if work, err = filepath.Abs(work); err != nil {
-		return err
-	}
+	defer remove()
 	if slices.Contains(kinds, play.Sluice) {
 		if plan.Sluiced, err = daemon.BuildSluiced(ctx, o.sluiced, work); err != nil {
 			return err

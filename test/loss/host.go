@@ -39,18 +39,11 @@ func onHost(ctx context.Context, o options, out io.Writer) error {
 	if err := machine.Install(ctx, os.Stderr, machine.TestTools...); err != nil {
 		return err
 	}
-	// In the checkout, which the guest sees.
-	if err := os.MkdirAll("bin", 0o755); err != nil {
-		return err
-	}
-	work, err := os.MkdirTemp("bin", "loss-")
+	work, remove, err := machine.WorkDir("loss")
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(work)
-	if work, err = filepath.Abs(work); err != nil {
-		return err
-	}
+	defer remove()
 	plan := play.Plan{
 		Topologies: strings.Split(o.topologies, ","), Keywords: keywords(string(reference)),
 		Long: o.long, Short: o.short, Kills: o.kills, Parallel: o.parallel, Seed: o.seed, Seconds: (o.limit - reserve).Seconds(),

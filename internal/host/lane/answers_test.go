@@ -48,7 +48,7 @@ func TestSettingsArePutBack(t *testing.T) {
 		t.Error("put back too early")
 	}
 	set["eth0.rp_filter"] = "0"
-	must(t, keeper.Release(t.Context()))
+	must(t, keeper.Sync(t.Context(), nil))
 	if set["eth0.accept_local"] != "0" || set["eth0.rp_filter"] != "0" || set["eth1.accept_local"] != "1" || len(noted) != 0 {
 		t.Errorf("%v, noted %v", set, noted)
 	}

@@ -163,7 +163,7 @@ func TestKernelManyLanes(t *testing.T) {
 	if many > 2*one {
 		t.Errorf("a lookup takes %v with 500 lanes, and %v with one", many, one)
 	}
-	t.Logf("Release took %v", sync(nil).Round(time.Millisecond))
+	t.Logf("removing them took %v", sync(nil).Round(time.Millisecond))
 	ns.Run(t, "modprobe", "fou")
 	gue := config.Forwarding{Method: config.TUN, Tunnel: config.GUE, Port: 6080}
 	for i := range lanes[:10] {

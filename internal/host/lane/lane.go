@@ -169,9 +169,6 @@ func (k *Keeper) Sync(ctx context.Context, want []Lane) error {
 	return k.sync(ctx)
 }
 
-// Release removes everything.
-func (k *Keeper) Release(ctx context.Context) error { return k.Sync(ctx, nil) }
-
 // again is Sync with the same lanes.
 func (k *Keeper) again(ctx context.Context) error {
 	k.mu.Lock()

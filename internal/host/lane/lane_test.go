@@ -65,7 +65,7 @@ func TestOrder(t *testing.T) {
 	if k.log != nil {
 		t.Errorf("again: %q", k.log)
 	}
-	must(t, keeper.Release(t.Context()))
+	must(t, keeper.Sync(t.Context(), nil))
 	want = []string{
 		"add rule IPv4 0 action 1 table 0xff mark 0x0/0x0 goto 0 not false protocol 2",
 		"remove rule IPv4 100 action 1 table 0xff mark 0x0/0x0 goto 0 not false protocol 2",
@@ -95,8 +95,8 @@ func TestNothingIsOpenedWithoutLanes(t *testing.T) {
 	}})
 	must(t, keeper.Sync(t.Context(), nil))
 	must(t, keeper.Sync(t.Context(), []Lane{drLane(1, "10.0.0.11")}))
-	must(t, keeper.Release(t.Context()))
-	must(t, keeper.Release(t.Context()))
+	must(t, keeper.Sync(t.Context(), nil))
+	must(t, keeper.Sync(t.Context(), nil))
 	if diff := cmp.Diff([]string{"begin", "open", "open", "end"}, calls); diff != "" {
 		t.Error(diff)
 	}
@@ -148,7 +148,7 @@ func TestAnyEndIsGoneOnFrom(t *testing.T) {
 		if len(k.log) > 0 {
 			rt.Fatalf("again: %q", k.log)
 		}
-		must(t, k.keeper(Options{Before: true}).Release(context.Background()))
+		must(t, k.keeper(Options{Before: true}).Sync(context.Background(), nil))
 		if diff := equal(began, k.sorted()); diff != "" {
 			rt.Fatalf("left over:\n%s", diff)
 		}
@@ -248,7 +248,7 @@ func TestForeignLocalRule(t *testing.T) {
 	if !slices.ContainsFunc(k.rules, func(r rule) bool { return r.to == 99 }) {
 		t.Errorf("%v", k.rules)
 	}
-	must(t, keeper.Release(t.Context()))
+	must(t, keeper.Sync(t.Context(), nil))
 	if diff := equal(began, k.sorted()); diff != "" {
 		t.Error(diff)
 	}

@@ -98,16 +98,11 @@ func run(ctx context.Context, o options, out io.Writer) error {
 		return err
 	}
 	fmt.Fprintf(out, "kernel tests of %d packages %s\n", len(packages), why)
-	// In the checkout, which the guest sees; apart for each run, so that several
-	// may go on at once.
-	if err := os.MkdirAll("bin", 0o755); err != nil {
-		return err
-	}
-	dir, err := os.MkdirTemp("bin", "kernel-tests-")
+	dir, remove, err := machine.WorkDir("kernel-tests")
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer remove()
 	if err := compile(ctx, packages, dir); err != nil {
 		return err
 	}
