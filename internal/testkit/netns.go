@@ -3,6 +3,7 @@ package testkit
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -43,6 +44,14 @@ func NewNS(t T, name string) *NS {
 		t.Fatalf("create network namespace %s: %v", name, err)
 	}
 	t.Cleanup(func() { ns.f.Close() })
+	// Duplicate address detection (RFC 4862, 5.4) makes addresses usable, and their routes
+	// appear, about a second after a test thinks they are there.
+	for _, device := range []string{"all", "default"} {
+		err := ns.Do(func() error { return os.WriteFile("/proc/sys/net/ipv6/conf/"+device+"/accept_dad", []byte("0"), 0) })
+		if err != nil && !errors.Is(err, os.ErrNotExist) { // no IPv6 here
+			t.Fatalf("network namespace %s: %v", name, err)
+		}
+	}
 	ns.Run(t, "ip", "link", "set", "lo", "up")
 	return ns
 }

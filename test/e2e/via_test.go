@@ -129,7 +129,7 @@ func viaConf(global, via string, servers ...int) string {
 // shown is everything of the host that check_via could have touched.
 func (b *bed) shown() string {
 	b.Helper()
-	return b.Director.Run(b.T, "sh", "-c", "ip -d rule; ip -d -6 rule; ip route show table all; ip -6 route show table all | grep -v 'fe80\\|ff00\\|multicast\\|anycast'; ip -o link | grep -o 'slu[^:]*'; nft list ruleset; grep . /proc/sys/net/ipv4/conf/front/accept_local /proc/sys/net/ipv4/conf/front/rp_filter; true")
+	return b.Director.Run(b.T, "sh", "-c", "ip -d rule; ip -d -6 rule; ip -4 route show table all; ip -6 route show table all | grep -v 'fe80\\|ff00\\|multicast\\|anycast'; ip -o link | grep -o 'slu[^:]*'; nft list ruleset; grep . /proc/sys/net/ipv4/conf/front/accept_local /proc/sys/net/ipv4/conf/front/rp_filter; true")
 }
 
 // states waits until each virtual server has these states of its first servers.

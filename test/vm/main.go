@@ -36,6 +36,7 @@ func main() {
 	flag.IntVar(&c.CPUs, "c", 2, "guest `CPUs`")
 	flag.StringVar(&c.Suite, "suite", "", "boot the kernel of this Debian `release`, for example trixie")
 	flag.BoolVar(&c.System, "system", false, "boot a small Debian system of its own, with systemd, that sees the current directory only")
+	flag.BoolVar(&c.Sealed, "sealed", false, "boot a guest whose root, with a copy of the current directory, is in memory, and whose clock counts instructions")
 	where := flag.String("where", "vm", "run in a vm, on this `host`'s kernel, or auto: there if it has ip_vs")
 	quiet := flag.Bool("q", false, "do not report what the runner does")
 	flag.Func("e", "pass `NAME[=VALUE]` to the command; may be repeated", func(s string) error {
@@ -51,6 +52,9 @@ func main() {
 		os.Exit(2)
 	}
 	c.Command = flag.Args()
+	if dir, err := os.Getwd(); c.Sealed && err == nil {
+		c.Files = []string{dir}
+	}
 	c.Limit = time.Duration(*seconds) * time.Second
 	c.Output = os.Stdout
 	if !*quiet {

@@ -158,7 +158,7 @@ func (b *bed) requests() []int {
 // shown is everything that could be ours, as ip and nft show it.
 func (b *bed) shown() string {
 	b.Helper()
-	return b.Director.Run(b, "sh", "-c", "ip -d rule; ip -d -6 rule; ip route show table all; ip -6 route show table all | grep -v 'fe80\\|ff00\\|multicast\\|anycast'; ip -o link | grep -E 'slu' ; nft list tables; true")
+	return b.Director.Run(b, "sh", "-c", "ip -d rule; ip -d -6 rule; ip -4 route show table all; ip -6 route show table all | grep -v 'fe80\\|ff00\\|multicast\\|anycast'; ip -o link | grep -E 'slu' ; nft list tables; true")
 }
 
 var dr = config.Forwarding{Method: config.DR}

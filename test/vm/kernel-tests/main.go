@@ -1,14 +1,19 @@
 // Command kernel-tests runs the tests that need a kernel with ip_vs:
 //
-//	go run ./test/vm/kernel-tests [-where auto|host|vm] [-kernel NAME[,NAME]|all] [-run REGEXP] [-args ARGUMENTS] [-t SECONDS] [PACKAGE...]
+//	go run ./test/vm/kernel-tests [-where auto|host|vm] [-kernel NAME[,NAME]|all] [-run REGEXP] [-open] [-args ARGUMENTS] [-t SECONDS] [PACKAGE...]
 //
 // A kernel test is a function whose name starts with TestKernel; every package
 // under PACKAGE (./... by default) that has one takes part. The test binaries
 // are compiled here, statically, and each runs in a fresh network namespace
 // with SLUICE_KERNEL=1: on this machine's kernel where that has ip_vs, else all
 // of them in one boot of the VM. A kernel with a name, which is a Debian release's,
-// is booted in the VM in any case; the same binaries run on each that is named, one
-// after the other, since a guest takes all the processors that there are.
+// is booted in the VM in any case; the same binaries run on each that is named, at the
+// same time.
+//
+// The guest is a sealed one (see package machine): it sees a copy of the checkout, its
+// clock is its own, and a run is much like the one before, however busy the machine is.
+// With -open it is not: two processors, this machine's files, and what a test writes
+// stays.
 //
 // A skip counts as a failure, and so does a package that ran no test: asked for
 // a real kernel, "not tested" must not look like "passed".
@@ -38,6 +43,7 @@ type options struct {
 	kernels        []string // Debian releases; "" is what the place has
 	limit          time.Duration
 	memoryMB       int
+	open           bool
 	packages       []string
 }
 
@@ -48,7 +54,8 @@ func main() {
 	flag.StringVar(&o.pattern, "run", "^TestKernel", "run the tests that match this `regexp`")
 	flag.StringVar(&o.arguments, "args", "", "more `arguments` for the test binaries, which all of them must know")
 	kernel := flag.String("kernel", "", "boot the kernels of these Debian `releases` in the VM, with commas, or all: "+strings.Join(allKernels, ","))
-	flag.IntVar(&o.memoryMB, "m", 2048, "guest memory in `MB`")
+	flag.BoolVar(&o.open, "open", false, "boot a guest with two processors, this machine's time, and its files, which the tests may change")
+	flag.IntVar(&o.memoryMB, "m", 2560, "guest memory in `MB`")
 	seconds := flag.Int("t", 1500, "time limit in `seconds` for all of them on one kernel")
 	flag.Parse()
 	o.limit = time.Duration(*seconds) * time.Second
@@ -114,7 +121,12 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	if place == machine.Host {
 		execute = machine.RunHost
 	}
-	// Several kernels at a time: most of a guest's time is waiting.
+	files, err := seen(dir)
+	if err != nil {
+		return err
+	}
+	// Several kernels at a time: a sealed guest takes one processor, and most of an open
+	// one's time is waiting.
 	var lock sync.Mutex
 	errs, summaries := make([]error, len(o.kernels)), make([]string, len(o.kernels))
 	var all sync.WaitGroup
@@ -128,6 +140,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 			results := &collector{out: to}
 			status, err := execute(ctx, machine.Config{
 				Command: []string{"/bin/sh", script}, Limit: o.limit, Suite: kernel, MemoryMB: o.memoryMB,
+				Sealed: !o.open && place == machine.VM, Files: files,
 				Output: results, Log: os.Stderr,
 			})
 			results.flush()
@@ -141,6 +154,29 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	all.Wait()
 	fmt.Fprint(out, strings.Join(summaries, ""))
 	return errors.Join(errs...)
+}
+
+// seen is what the tests read: the checkout, our programs, and what was compiled into
+// dir.
+func seen(dir string) ([]string, error) {
+	root, err := os.Getwd()
+	if err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(root)
+	if err != nil {
+		return nil, err
+	}
+	files := []string{dir}
+	for _, e := range entries {
+		if name := e.Name(); name != "bin" && name != ".git" {
+			files = append(files, filepath.Join(root, name))
+		}
+	}
+	for _, name := range []string{"sluice", "sluiced"} {
+		files = append(files, filepath.Join(root, "bin", name))
+	}
+	return files, nil
 }
 
 // choose is where to run, and why. A kernel that is named is a guest's.

@@ -71,7 +71,7 @@ func compile(ctx context.Context, packages []testPackage, dir string) error {
 	for i := range packages {
 		p := &packages[i]
 		p.binary = filepath.Join(dir, strings.ReplaceAll(p.path, "/", "_")+".test")
-		cmd := exec.CommandContext(ctx, "go", "test", "-c", "-o", p.binary, p.path)
+		cmd := exec.CommandContext(ctx, "go", "test", "-c", "-ldflags", "-s -w", "-o", p.binary, p.path)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("compile the tests of %s: %w\n%s", p.path, err, out)

@@ -26,7 +26,13 @@ func boot(ctx context.Context, c Config, k kernel, system, work string) (int, er
 	if err = errors.Join(err, initrd.Close()); err != nil {
 		return 0, fmt.Errorf("build initramfs: %w", err)
 	}
-	if err := os.WriteFile(filepath.Join(work, "guest"), []byte(guestScript(c, k)), 0o755); err != nil {
+	script := guestScript(c, k)
+	if c.Sealed {
+		err = packTree(filepath.Join(work, "tree"), c, k, system, script)
+	} else {
+		err = os.WriteFile(filepath.Join(work, "guest"), []byte(script), 0o755)
+	}
+	if err != nil {
 		return 0, err
 	}
 	console := filepath.Join(work, "console")
@@ -64,9 +70,12 @@ func boot(ctx context.Context, c Config, k kernel, system, work string) (int, er
 // qemuArgs is the whole command line. Without a status the guest's kernel log,
 // on the first serial port, is the only witness; the command has the second.
 func qemuArgs(c Config, k kernel, work string, kvm bool) []string {
-	accel := []string{"-accel", "tcg,thread=multi", "-cpu", "max"}
-	if kvm {
-		accel = []string{"-accel", "kvm", "-cpu", "host"}
+	accel := []string{"-accel", "tcg,thread=multi", "-cpu", "max", "-device", "virtio-rng-pci"}
+	switch {
+	case c.Sealed:
+		accel = []string{"-accel", "tcg,thread=single", "-cpu", "max", "-icount", "shift=0,sleep=off", "-rtc", "clock=vm"}
+	case kvm:
+		accel = []string{"-accel", "kvm", "-cpu", "host", "-device", "virtio-rng-pci"}
 	}
 	return slices.Concat(accel, []string{
 		"-m", strconv.Itoa(c.MemoryMB),
@@ -81,7 +90,6 @@ func qemuArgs(c Config, k kernel, work string, kvm bool) []string {
 		"-serial", "stdio",
 		"-fsdev", "local,id=host,path=/,security_model=none,multidevs=remap",
 		"-device", "virtio-9p-pci,fsdev=host,mount_tag=host",
-		"-device", "virtio-rng-pci",
 	})
 }
 
@@ -104,7 +112,10 @@ func guestScript(c Config, k kernel) string {
 	if c.System {
 		dir = guestDir
 	} else {
-		env = append(env, "TMPDIR=/run/tmp", "MODPROBE_OPTIONS=-d "+k.root) // TMPDIR is a tmpfs
+		env = append(env, "TMPDIR=/run/tmp") // a tmpfs
+	}
+	if !c.System && !c.Sealed {
+		env = append(env, "MODPROBE_OPTIONS=-d "+k.root)
 	}
 	env = append(env, c.Env...)
 	var s strings.Builder

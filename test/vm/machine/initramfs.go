@@ -25,7 +25,7 @@ $b mount -t proc proc /proc
 $b mount -t sysfs sysfs /sys
 $b mount -t devtmpfs dev /dev
 while read -r m; do $b insmod "$m" || echo "init: cannot load $m"; done </modules/order
-$b mount -t 9p -o trans=virtio,version=9p2000.L,msize=512000,cache=loose host /mnt || echo "init: cannot mount the host"
+@MOUNT@
 $b mount -t proc proc /mnt/proc
 $b mount -t sysfs sysfs /mnt/sys
 $b mount -t devtmpfs dev /mnt/dev
@@ -36,12 +36,23 @@ $b mount -t tmpfs run /mnt/run
 $b mkdir -p /mnt/run/lock /mnt/run/tmp
 $b ip link set lo up
 $b stty -F /dev/ttyS1 raw -echo
-$b chroot /mnt /bin/sh @WORK@/guest </dev/null >/dev/ttyS1 2>&1
-echo $? >/mnt@WORK@/status
+$b chroot /mnt /bin/sh @GUEST@ </dev/null >/dev/ttyS1 2>&1
+echo $? >@STATUS@/status
 $b sync
 $b stty -F /dev/ttyS1 raw # waits until what was written has left
 $b poweroff -f
 `
+
+// mountHost makes the host's files the root.
+const mountHost = `$b mount -t 9p -o trans=virtio,version=9p2000.L,msize=512000,cache=loose host /mnt || echo "init: cannot mount the host"`
+
+// unpackTree makes a root in memory.
+const unpackTree = `$b mkdir /host
+$b mount -t 9p -o trans=virtio,version=9p2000.L,msize=512000,cache=loose host /host || echo "init: cannot mount the host"
+$b mount -t tmpfs -o mode=755,size=90% root /mnt
+$b tar xf /host@WORK@/tree -C /mnt || echo "init: cannot unpack the root"
+$b mkdir -p /mnt/proc /mnt/sys /mnt/dev /mnt/run /mnt/tmp
+$b chmod 1777 /mnt/tmp`
 
 // modprobeScript serves the kernel's module requests.
 const modprobeScript = `#!/bin/busybox sh
@@ -64,7 +75,13 @@ func writeInitramfs(ctx context.Context, w io.Writer, c Config, k kernel, system
 	if err != nil {
 		return err
 	}
-	fill := strings.NewReplacer("@WORK@", work, "@MODPROBE@", modprobe, "@ROOT@", k.root, "@SYSTEM@", system, "@DIR@", c.Dir)
+	mount, guest, status, root := mountHost, work+"/guest", "/mnt"+work, k.root
+	if c.Sealed {
+		mount, guest, status, root, modprobe = unpackTree, "/guest", "/host"+work, "/", "/sbin/modprobe"
+	}
+	script = strings.ReplaceAll(script, "@MOUNT@", mount)
+	fill := strings.NewReplacer("@WORK@", work, "@GUEST@", guest, "@STATUS@", status,
+		"@MODPROBE@", modprobe, "@ROOT@", root, "@SYSTEM@", system, "@DIR@", c.Dir)
 
 	out := bufio.NewWriter(w)
 	a := &cpioWriter{w: out}

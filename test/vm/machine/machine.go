@@ -18,6 +18,12 @@
 //   - Two serial ports: the kernel's console goes to a log that is shown only
 //     when the boot fails, the command's output to a port of its own, so no
 //     marker has to be searched for in what a command prints.
+//   - A sealed guest (Config.Sealed) is for tests of what happens in time. Emulated on
+//     a busy machine a second of the guest's clock holds any amount of work, and a test
+//     that is right fails; with QEMU's -icount it always holds the same, and a minute of
+//     waiting costs nothing. That takes a root in memory: a guest that waits for its
+//     host is idle, and its clock would jump. One processor is the price: what two
+//     at once may find is left to the tests that run in the other guests.
 //   - A system of its own (Config.System) is a folder under an overlay in memory, not
 //     an image: it is made in half a minute and forgets each run.
 //   - The exit status comes back in a file, not in QEMU's exit code: that has
@@ -55,6 +61,13 @@ type Config struct {
 	// changed of them is forgotten; it sees Dir, read-only. It is for tests of what
 	// is installed.
 	System bool
+	// Sealed boots a guest in which nothing but its input counts: its root is in memory,
+	// its clock counts instructions (one a nanosecond), and time in which nothing is to be
+	// done is skipped. However busy this machine is, the guest does not feel it. It has
+	// one processor; it sees copies of Files, and what it writes is forgotten.
+	Sealed bool
+	// Files are what a sealed guest sees, absolute paths, folders whole.
+	Files []string
 	// Output receives what the command prints, both streams as one.
 	Output io.Writer
 	// Log receives what the runner itself has to say; nil discards it.
@@ -83,8 +96,8 @@ func Run(ctx context.Context, c Config) (int, error) {
 		return 0, fmt.Errorf("fetch kernel: %w", err)
 	}
 	system := ""
-	if c.System {
-		if system, err = fetchSystem(ctx, c.Log); err != nil {
+	if packages := c.packages(); packages != nil {
+		if system, err = fetchSystem(ctx, c.Log, packages); err != nil {
 			return 0, fmt.Errorf("make a system: %w", err)
 		}
 	}
@@ -96,7 +109,24 @@ func Run(ctx context.Context, c Config) (int, error) {
 	return boot(ctx, c, k, system, work)
 }
 
+// packages are those of the guest's own system, nil for this machine's.
+func (c *Config) packages() []string {
+	switch {
+	case c.System:
+		return systemPackages
+	case c.Sealed:
+		return sealedPackages()
+	}
+	return nil
+}
+
 func (c *Config) defaults() error {
+	if c.System && c.Sealed {
+		return errors.New("run in vm: a guest is sealed or has a system, not both")
+	}
+	if c.Sealed {
+		c.CPUs = 1 // QEMU's instruction counter knows no more
+	}
 	if c.MemoryMB == 0 {
 		c.MemoryMB = 1536
 	}

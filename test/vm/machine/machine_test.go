@@ -199,3 +199,103 @@ func TestChooseRefusesAnUnknownPlace(t *testing.T) {
 		t.Errorf("Choose = %v, want an error that names the place", err)
 	}
 }
+
+// What a sealed guest gets is read back by an independent implementation of the format,
+// the one that reads it there.
+func TestTreeIsReadByBusybox(t *testing.T) {
+	t.Parallel()
+	busybox, ok := lookPath("busybox")
+	if !ok {
+		t.Skip("busybox is not installed: make test-kernel installs it")
+	}
+	system, seen, k := t.TempDir(), t.TempDir(), kernel{root: t.TempDir(), version: "1.2.3"}
+	long := strings.Repeat("long/", 40) + strings.Repeat("x", 120)
+	modules := filepath.Join(k.root, "lib", "modules", k.version)
+	for path, content := range map[string]string{
+		filepath.Join(system, "usr/bin/tool"):                     "a tool",
+		filepath.Join(system, "usr/share/doc/x/copyright"):        "left out",
+		filepath.Join(system, "usr/share/misc/doc"):               "kept",
+		filepath.Join(system, long):                               "a long name",
+		filepath.Join(seen, "a"):                                  "a",
+		filepath.Join(seen, "b/empty"):                            "",
+		filepath.Join(modules, "modules.dep"):                     "index",
+		filepath.Join(modules, "kernel/net/netfilter/ipvs/ip.ko"): "ipvs",
+		filepath.Join(modules, "kernel/drivers/net/dummy.ko"):     "dummy",
+		filepath.Join(modules, "kernel/drivers/net/wifi/w.ko"):    "left out",
+		filepath.Join(modules, "kernel/drivers/gpu/g.ko"):         "left out",
+		filepath.Join(modules, "kernel/sound/s.ko"):               "left out",
+	} {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o640)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(os.Symlink("usr/bin", filepath.Join(system, "bin")), os.Symlink("a", filepath.Join(seen, "link"))); err != nil {
+		t.Fatal(err)
+	}
+	tree, root := filepath.Join(t.TempDir(), "tree"), t.TempDir()
+	if err := packTree(tree, Config{Files: []string{seen}}, k, system, "echo hi\n"); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(busybox, "tar", "xf", tree, "-C", root).CombinedOutput(); err != nil || len(out) > 0 {
+		t.Fatalf("busybox tar: %v: %s", err, out)
+	}
+	got := map[string]string{}
+	err := filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		name := strings.TrimPrefix(path, root+"/")
+		if d.Type()&os.ModeSymlink != 0 {
+			got[name], err = os.Readlink(path)
+			return err
+		}
+		data, err := os.ReadFile(path)
+		got[name] = string(data)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	below := strings.TrimPrefix(seen, "/")
+	want := map[string]string{
+		"bin": "usr/bin", "usr/bin/tool": "a tool", "usr/share/misc/doc": "kept", long: "a long name", "guest": "echo hi\n",
+		below + "/a": "a", below + "/b/empty": "", below + "/link": "a",
+		"usr/lib/modules/1.2.3/modules.dep":                     "index",
+		"usr/lib/modules/1.2.3/kernel/net/netfilter/ipvs/ip.ko": "ipvs",
+		"usr/lib/modules/1.2.3/kernel/drivers/net/dummy.ko":     "dummy",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+	info, err := os.Stat(filepath.Join(root, below, "a"))
+	if err != nil || info.Mode().Perm() != 0o640 {
+		t.Errorf("the mode of a: %v, %v", info.Mode(), err)
+	}
+	if err := packTree(tree, Config{Files: []string{filepath.Join(seen, "absent")}}, k, system, ""); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("with a file that is not there: %v", err)
+	}
+}
+
+func TestSealedGuestCountsInstructions(t *testing.T) {
+	t.Parallel()
+	c := Config{Sealed: true, CPUs: 4}
+	if err := c.defaults(); err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Join(qemuArgs(c, kernel{}, "/w", true), " ")
+	for _, want := range []string{"-icount shift=0,sleep=off", "-rtc clock=vm", "-smp 1 "} {
+		if !strings.Contains(got, want) {
+			t.Errorf("arguments without %q: %s", want, got)
+		}
+	}
+	// What answers in the host's time would move the guest's.
+	for _, no := range []string{"kvm", "virtio-rng"} {
+		if strings.Contains(got, no) {
+			t.Errorf("arguments with %q: %s", no, got)
+		}
+	}
+	c.System = true
+	if err := c.defaults(); err == nil {
+		t.Error("a guest that is sealed and has a system")
+	}
+}

@@ -3,6 +3,7 @@ package machine
 import (
 	"context"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"os"
 	"os/exec"
@@ -74,9 +75,9 @@ $b mount -o move . /
 exec $b chroot . /lib/systemd/systemd
 `
 
-// fetchSystem returns the folder of a Debian system of this machine's own release,
-// made on first use.
-func fetchSystem(ctx context.Context, log io.Writer) (string, error) {
+// fetchSystem returns the folder of a Debian system of this machine's own release with
+// these packages, made on first use.
+func fetchSystem(ctx context.Context, log io.Writer, packages []string) (string, error) {
 	cache, err := CacheDir()
 	if err != nil {
 		return "", err
@@ -90,7 +91,8 @@ func fetchSystem(ctx context.Context, log io.Writer) (string, error) {
 		return "", err
 	}
 	defer unlock()
-	root := filepath.Join(cache, "system")
+	// Another list is another system.
+	root := filepath.Join(cache, fmt.Sprintf("system-%08x", crc32.ChecksumIEEE([]byte(strings.Join(packages, " ")))))
 	if _, err := os.Stat(root); err == nil {
 		return root, nil
 	}
@@ -108,7 +110,7 @@ func fetchSystem(ctx context.Context, log io.Writer) (string, error) {
 	}
 	defer os.RemoveAll(tmp)
 	if err := run(exec.CommandContext(ctx, "mmdebstrap", "--variant=minbase", "--format=directory",
-		"--include="+strings.Join(systemPackages, ","), release, tmp)); err != nil {
+		"--include="+strings.Join(packages, ","), release, tmp)); err != nil {
 		return "", err
 	}
 	return root, os.Rename(tmp, root)
