@@ -12,8 +12,8 @@
 //
 // The guest is a sealed one (see package machine): it sees a copy of the checkout, its
 // clock is its own, and a run is much like the one before, however busy the machine is.
-// With -open it is not: two processors, this machine's files, and what a test writes
-// stays.
+// With -open, or -update among the arguments, it is not: two processors, this machine's
+// files, and what a test writes stays.
 //
 // A skip counts as a failure, and so does a package that ran no test: asked for
 // a real kernel, "not tested" must not look like "passed".
@@ -29,6 +29,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -60,6 +61,8 @@ func main() {
 	flag.Parse()
 	o.limit = time.Duration(*seconds) * time.Second
 	o.kernels = kernels(*kernel)
+	// What a test writes would be forgotten.
+	o.open = o.open || slices.Contains(strings.Fields(o.arguments), "-update")
 	if o.packages = flag.Args(); len(o.packages) == 0 {
 		o.packages = []string{"./..."}
 	}
