@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
-	"os"
 	"time"
 
 	"github.com/jsimonetti/rtnetlink/v2"
@@ -15,8 +14,8 @@ import (
 )
 
 const (
-	// addressTimeout bounds one reading of the kernel's list; it answers while it
-	// is asked.
+	// addressTimeout is how long nothing of an answer is waited for; the kernel
+	// answers while it is asked.
 	addressTimeout = 5 * time.Second
 	// addressAttempts bounds the readings of a list that changes meanwhile.
 	addressAttempts = 8
@@ -149,7 +148,10 @@ func present(all []rtnetlink.AddressMessage) map[netip.Addr]bool {
 
 // kernelAddresses asks rtnetlink: one socket hears events, the other one reads, so
 // that neither's messages are between the other's.
-type kernelAddresses struct{ events, reads *netlink.Conn }
+type kernelAddresses struct {
+	events *netlink.Conn
+	reads  *Asker
+}
 
 func openAddresses() (kernelAddresses, error) {
 	var k kernelAddresses
@@ -157,10 +159,13 @@ func openAddresses() (kernelAddresses, error) {
 	if k.events, err = netlink.Dial(unix.NETLINK_ROUTE, &netlink.Config{Groups: unix.RTMGRP_IPV4_IFADDR | unix.RTMGRP_IPV6_IFADDR}); err != nil {
 		return k, err
 	}
-	if k.reads, err = netlink.Dial(unix.NETLINK_ROUTE, nil); err != nil {
+	reads, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
+	if err != nil {
 		_ = k.events.Close()
+		return k, err
 	}
-	return k, err
+	k.reads = NewAsker(reads, addressTimeout)
+	return k, nil
 }
 
 func (k kernelAddresses) close() {
@@ -182,28 +187,15 @@ func (k kernelAddresses) wait(ctx context.Context) error {
 }
 
 func (k kernelAddresses) list() (all []rtnetlink.AddressMessage, whole bool, err error) {
-	if err := k.reads.SetDeadline(time.Now().Add(addressTimeout)); err != nil {
-		return nil, false, err
-	}
 	request, err := (&rtnetlink.AddressMessage{}).MarshalBinary()
 	if err != nil {
 		return nil, false, err
 	}
-	answer, err := k.reads.Execute(netlink.Message{
-		Header: netlink.Header{Type: unix.RTM_GETADDR, Flags: netlink.Request | netlink.Dump},
-		Data:   request,
-	})
-	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, false, fmt.Errorf("no answer from the kernel in %v: %w", addressTimeout, err)
-	case err != nil:
+	answer, whole, err := k.reads.List(unix.RTM_GETADDR, request)
+	if err != nil {
 		return nil, false, err
 	}
-	whole = true
 	for _, m := range answer {
-		if m.Header.Flags&netlink.DumpInterrupted != 0 {
-			whole = false
-		}
 		if m.Header.Type != unix.RTM_NEWADDR {
 			continue
 		}

@@ -70,7 +70,7 @@ func (m Machine) network(f *Facts, q Query) {
 
 // kernelNetwork asks rtnetlink in the namespace of the thread that opened it.
 type kernelNetwork struct {
-	conn *netlink.Conn
+	asker *Asker
 	// names of devices by their indexes, and the other way, once Devices was asked.
 	names   map[uint32]string
 	indexes map[string]port
@@ -89,11 +89,11 @@ func openKernelNetwork() (*kernelNetwork, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ask the kernel about its network: %w", err)
 	}
-	return &kernelNetwork{conn: c, names: map[uint32]string{}, indexes: map[string]port{}}, nil
+	return &kernelNetwork{asker: NewAsker(c, addressTimeout), names: map[uint32]string{}, indexes: map[string]port{}}, nil
 }
 
 // Close ends asking.
-func (k *kernelNetwork) Close() error { return k.conn.Close() }
+func (k *kernelNetwork) Close() error { return k.asker.Close() }
 
 // ask sends one request.
 func (k *kernelNetwork) ask(kind uint16, flags netlink.HeaderFlags, body interface{ MarshalBinary() ([]byte, error) }) ([]netlink.Message, error) {
@@ -101,13 +101,7 @@ func (k *kernelNetwork) ask(kind uint16, flags netlink.HeaderFlags, body interfa
 	if err != nil {
 		return nil, err
 	}
-	if err := k.conn.SetDeadline(time.Now().Add(addressTimeout)); err != nil {
-		return nil, err
-	}
-	return k.conn.Execute(netlink.Message{
-		Header: netlink.Header{Type: netlink.HeaderType(kind), Flags: netlink.Request | flags},
-		Data:   data,
-	})
+	return k.asker.Ask(kind, flags, data)
 }
 
 // Devices lists the devices with their addresses.
@@ -243,7 +237,7 @@ func (k *kernelNetwork) Route(a netip.Addr) Route {
 	case errors.Is(err, unix.EHOSTUNREACH), errors.Is(err, unix.EACCES), errors.Is(err, unix.EINVAL):
 		return Route{None: "a route forbids it (unreachable, prohibit or blackhole)"}
 	case err != nil:
-		return Route{Unknown: err.Error()}
+		return Route{Unknown: fmt.Sprintf("ask for the route to %s: %v", a, err)}
 	}
 	for _, m := range answer {
 		var r rtnetlink.RouteMessage

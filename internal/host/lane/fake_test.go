@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -27,6 +28,8 @@ type fake struct {
 	at     int
 	stop   func()
 	refuse map[string]error
+	// lose says whose answer is lost, by number.
+	lose func(at int) bool
 }
 
 func kernelRule(f uint8, pref, table uint32) rule {
@@ -97,7 +100,13 @@ func (k *fake) do(_ context.Context, o op) error {
 		}
 	}
 	k.hold()
-	return nil
+	if k.lose == nil || !k.lose(len(k.log)) {
+		return nil
+	}
+	if d, ok := o.what.(device); ok && o.verb == add { // made, and not up yet
+		k.devices[slices.Index(k.devices, d)].down = true
+	}
+	return os.ErrDeadlineExceeded
 }
 
 func change[T comparable](v verb, list []T, w T, same func(T) bool) []T {

@@ -4,11 +4,14 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
+	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -25,8 +28,15 @@ var chains = []struct {
 // and none that it makes is one of IPVS's.
 const hidden = 0x80
 
+// openFilter returns what opens a socket for each call. Without patience a call might
+// never end: to a transaction that it takes none of, the kernel gives one answer where
+// one for each message is waited for.
+func openFilter() (*nftables.Conn, error) {
+	return nftables.New(nftables.WithSockOptions(func(c *netlink.Conn) error { return c.SetReadDeadline(time.Now().Add(patience)) }))
+}
+
 func writeFilter(v verb, f filter) error {
-	c, err := nftables.New()
+	c, err := openFilter()
 	if err != nil {
 		return noNFTables(err)
 	}
@@ -81,15 +91,20 @@ func (f filter) bases() []uint32 {
 // broken is a table of our name that is not as we make it.
 const broken filter = "broken"
 
-// readFilter tells what our table holds. A kernel without nftables has none.
+// readFilter tells what our table holds. A kernel without nftables has none, which writing
+// will say. Any other error is one: what is not known to be there would stay.
 func readFilter() (filter, error) {
-	c, err := nftables.New()
+	c, err := openFilter()
 	if err != nil {
-		return "", nil
+		return "", err
 	}
 	t, err := c.ListTableOfFamily(tableName, nftables.TableFamilyINet)
-	if err != nil || t == nil {
-		return "", nil // or nftables is missing, which writing will say
+	switch {
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP),
+		errors.Is(err, unix.EPROTONOSUPPORT), errors.Is(err, unix.EAFNOSUPPORT):
+		return "", nil
+	case err != nil:
+		return "", unanswered(err)
 	}
 	found := broken
 	for i, spec := range chains {
@@ -116,11 +131,23 @@ func readFilter() (filter, error) {
 }
 
 func noNFTables(err error) error {
+	var errno unix.Errno
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.ENOENT):
 		return err
+	case errors.As(err, &errno):
+		err = errno // the first, and not that there was no second
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return unanswered(err)
 	}
 	return fmt.Errorf("%w; without nftables (modules nf_tables and nf_tables_inet), IPVS would balance checks like any other packet", err)
+}
+
+func unanswered(err error) error {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return fmt.Errorf("no answer from the kernel in %v: %w", patience, os.ErrDeadlineExceeded)
+	}
+	return err
 }

@@ -23,12 +23,17 @@ type kernel interface {
 	close()
 }
 
-// patience bounds one request; the kernel answers while it is asked.
-const patience = 5 * time.Second
+const (
+	// patience is how long nothing of an answer is waited for; the kernel answers while
+	// it is asked.
+	patience = 5 * time.Second
+	// readings bounds how often a list is read that changes meanwhile.
+	readings = 16
+)
 
 // linux is the kernel of the thread's network namespace.
 type linux struct {
-	conn *netlink.Conn
+	asker *host.Asker
 	// names of devices and their indexes, and addresses by device.
 	names     map[uint32]string
 	indexes   map[string]uint32
@@ -42,24 +47,35 @@ func openKernel() (kernel, error) {
 	if err != nil {
 		return nil, fmt.Errorf("check_via: open a socket to the kernel's routing: %w", err)
 	}
+	return newLinux(c, patience), nil
+}
+
+func newLinux(c *netlink.Conn, patience time.Duration) *linux {
 	// With it the kernel lists our routes and not all that a router has. Without, for
 	// whatever reason, we choose ourselves.
 	_ = c.SetOption(netlink.GetStrictCheck, true)
-	return &linux{conn: c, names: map[uint32]string{}, indexes: map[string]uint32{}, tunnels: map[ends]string{}}, nil
+	return &linux{asker: host.NewAsker(c, patience), names: map[uint32]string{}, indexes: map[string]uint32{}, tunnels: map[ends]string{}}
 }
 
-func (k *linux) close() { k.conn.Close() }
+func (k *linux) close() { k.asker.Close() }
 
 func (k *linux) ask(kind uint16, flags netlink.HeaderFlags, data []byte) ([]netlink.Message, error) {
-	if err := k.conn.SetDeadline(time.Now().Add(patience)); err != nil {
-		return nil, err
+	return k.asker.Ask(kind, flags, data)
+}
+
+// list asks for a list until it is whole: what is not on it would stay.
+func (k *linux) list(kind uint16, data []byte) ([]netlink.Message, error) {
+	for range readings {
+		if list, whole, err := k.asker.List(kind, data); err != nil || whole {
+			return list, err
+		}
 	}
-	return k.conn.Execute(netlink.Message{Header: netlink.Header{Type: netlink.HeaderType(kind), Flags: netlink.Request | flags}, Data: data})
+	return nil, fmt.Errorf("the list changed during each of %d readings", readings)
 }
 
 func (k *linux) read() (state, error) {
 	s := state{moved: map[uint8]bool{}}
-	links, err := k.ask(unix.RTM_GETLINK, netlink.Dump, make([]byte, unix.SizeofIfInfomsg))
+	links, err := k.list(unix.RTM_GETLINK, make([]byte, unix.SizeofIfInfomsg))
 	if err != nil {
 		return s, fmt.Errorf("check_via: list devices: %w", err)
 	}
@@ -69,7 +85,7 @@ func (k *linux) read() (state, error) {
 	for _, f := range []uint8{unix.AF_INET, unix.AF_INET6} {
 		head := make([]byte, sizeofRule)
 		head[0] = f
-		rules, err := k.ask(unix.RTM_GETRULE, netlink.Dump, head)
+		rules, err := k.list(unix.RTM_GETRULE, head)
 		if err != nil {
 			return s, fmt.Errorf("check_via: list rules: %w", err)
 		}
@@ -88,7 +104,7 @@ func (k *linux) read() (state, error) {
 		if err != nil {
 			return s, err
 		}
-		routes, err := k.ask(unix.RTM_GETROUTE, netlink.Dump, data)
+		routes, err := k.list(unix.RTM_GETROUTE, data)
 		if err != nil {
 			return s, fmt.Errorf("check_via: list routes: %w", err)
 		}
@@ -105,8 +121,10 @@ func (k *linux) read() (state, error) {
 			}
 		}
 	}
-	s.filter, err = readFilter()
-	return s, err
+	if s.filter, err = readFilter(); err != nil {
+		return s, fmt.Errorf("check_via: list tables of nftables: %w", err)
+	}
+	return s, nil
 }
 
 // link takes note of a device.
@@ -116,6 +134,7 @@ func (k *linux) link(s *state, m netlink.Message) {
 	}
 	index := nativeEndian.Uint32(m.Data[4:])
 	d, ours := decodeDevice(m.Data[unix.SizeofIfInfomsg:])
+	d.down = nativeEndian.Uint32(m.Data[8:])&unix.IFF_UP == 0
 	k.names[index], k.indexes[d.name] = d.name, index
 	if d.external || d.remote.IsValid() {
 		k.tunnels[d.ends()] = d.name
@@ -190,7 +209,7 @@ func (k *linux) name(index uint32) string {
 func (k *linux) address(device uint32, f uint8) (netip.Addr, error) {
 	if k.addresses == nil {
 		k.addresses = map[uint32][]netip.Addr{}
-		answer, err := k.ask(unix.RTM_GETADDR, netlink.Dump, make([]byte, unix.SizeofIfAddrmsg))
+		answer, err := k.list(unix.RTM_GETADDR, make([]byte, unix.SizeofIfAddrmsg))
 		if err != nil {
 			return netip.Addr{}, fmt.Errorf("list addresses: %w", err)
 		}

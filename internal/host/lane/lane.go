@@ -119,6 +119,8 @@ type Keeper struct {
 
 	told sync.RWMutex
 	errs map[key]error
+	// failed: the last Sync had an error.
+	failed bool
 }
 
 type key struct {
@@ -176,11 +178,16 @@ func (k *Keeper) again(ctx context.Context) error {
 	return k.sync(ctx)
 }
 
-func (k *Keeper) sync(ctx context.Context) error {
-	select {
-	case k.rung <- struct{}{}: // Run's next look is not before its time
-	default:
-	}
+func (k *Keeper) sync(ctx context.Context) (err error) {
+	defer func() {
+		k.told.Lock()
+		k.failed = err != nil
+		k.told.Unlock()
+		select {
+		case k.rung <- struct{}{}: // Run's next look is at its time after this one
+		default:
+		}
+	}()
 	if len(k.want) == 0 && !k.dirty {
 		return nil
 	}

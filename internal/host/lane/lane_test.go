@@ -102,23 +102,26 @@ func TestNothingIsOpenedWithoutLanes(t *testing.T) {
 	}
 }
 
+// anyLanes draws some lanes of each kind.
+func anyLanes() *rapid.Generator[[]Lane] {
+	pool := []Lane{drLane(1, "10.0.0.11"), drLane(2, "10.0.0.12"), drLane(3, "fd00::11")}
+	for i, f := range []config.Forwarding{{Method: config.TUN}, {Method: config.TUN, Tunnel: config.GRE}, {Method: config.TUN, Tunnel: config.GUE, Port: 6080}, {Method: config.TUN, Tunnel: config.GUE, Port: 6081}} {
+		for j, a := range []string{"10.0.0.13", "fd00::13"} {
+			for _, six := range []bool{false, true} {
+				pool = append(pool, Lane{Mark: config.ViaMark + uint32(10+2*i+j), Server: netip.MustParseAddr(a), Forward: f, IPv6: six})
+			}
+		}
+	}
+	return rapid.SliceOfNDistinct(rapid.SampledFrom(pool), 0, 6, rapid.ID[Lane])
+}
+
 // Whatever there was, and wherever a process is killed: the next one reaches the same,
 // and without lanes what was there before all.
 func TestAnyEndIsGoneOnFrom(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		k := fresh(t)
 		began := k.sorted()
-		pool := []Lane{drLane(1, "10.0.0.11"), drLane(2, "10.0.0.12"), drLane(3, "fd00::11")}
-		for i, f := range []config.Forwarding{{Method: config.TUN}, {Method: config.TUN, Tunnel: config.GRE}, {Method: config.TUN, Tunnel: config.GUE, Port: 6080}, {Method: config.TUN, Tunnel: config.GUE, Port: 6081}} {
-			for j, a := range []string{"10.0.0.13", "fd00::13"} {
-				for _, six := range []bool{false, true} {
-					pool = append(pool, Lane{Mark: config.ViaMark + uint32(10+2*i+j), Server: netip.MustParseAddr(a), Forward: f, IPv6: six})
-				}
-			}
-		}
-		lanes := rapid.Custom(func(rt *rapid.T) []Lane {
-			return rapid.SliceOfNDistinct(rapid.SampledFrom(pool), 0, 6, rapid.ID[Lane]).Draw(rt, "lanes")
-		})
+		lanes := anyLanes()
 		for range rapid.IntRange(1, 4).Draw(rt, "lives") {
 			keeper := k.keeper(Options{Before: true})
 			ctx, kill := context.WithCancel(context.Background())

@@ -87,6 +87,8 @@ type device struct {
 	// port is GUE's, 0 for no GUE.
 	port     uint16
 	checksum config.Checksum
+	// down: its making was not finished, or somebody set it down. None is wanted so.
+	down bool
 }
 
 // ends are what the kernel tells tunnels apart by.
@@ -197,7 +199,7 @@ func makePlan(have state, lanes []Lane, ways map[Lane]way) *plan {
 	slots := map[route]bool{}
 	var marks []uint32
 	families := map[uint8]bool{}
-	var missing []op
+	var wanted []op
 	for _, l := range lanes {
 		d, want, err := l.routes(ways[l])
 		if err != nil {
@@ -220,28 +222,29 @@ func makePlan(have state, lanes []Lane, ways map[Lane]way) *plan {
 		}
 		for _, r := range want {
 			routes[r], slots[r.slot()] = true, true
-			if !slices.Contains(have.routes, r) {
-				missing = append(missing, op{what: r, mark: l.Mark, family: l.family()})
-			}
+			wanted = append(wanted, op{what: r, mark: l.Mark, family: l.family()})
 		}
 	}
 	slices.Sort(marks)
-	// A device of that name, or with its ends, that is another one goes first.
-	gone := map[device]bool{}
+	// A device of that name, or with its ends, that is another one goes first, and its
+	// routes with it.
+	gone, lost := map[device]bool{}, map[string]bool{}
 	for _, d := range devices {
 		if slices.Contains(have.devices, d) {
 			continue
 		}
 		for _, h := range have.devices {
 			if (h.name == d.name || h.ends() == d.ends()) && !gone[h] && !slices.Contains(devices, h) {
-				gone[h] = true
+				gone[h], lost[h.name] = true, true
 				p.remove(op{what: h})
 			}
 		}
 		p.add(op{what: d})
 	}
-	for _, o := range missing {
-		p.add(o)
+	for _, o := range wanted {
+		if r := o.what.(route); lost[r.device] || !slices.Contains(have.routes, r) {
+			p.add(o)
+		}
 	}
 	if want := filterOf(marks); want != "" && want != have.filter {
 		p.add(op{what: want})

@@ -14,7 +14,7 @@ import (
 
 const (
 	// interval is how often the kernel is looked at without a reason, retry while a
-	// lane does not work.
+	// lane does not work or something could not be put back.
 	interval = time.Minute
 	retry    = 5 * time.Second
 	// glance is how often it is asked how the servers are reached.
@@ -105,6 +105,9 @@ func (k *Keeper) active() bool {
 func (k *Keeper) pause() time.Duration {
 	k.told.RLock()
 	defer k.told.RUnlock()
+	if k.failed {
+		return retry
+	}
 	for _, err := range k.errs {
 		if err != nil {
 			return retry

@@ -28,7 +28,10 @@ type work struct {
 func (v *Addresses) apply(keys []netip.Addr) *work {
 	w := &work{v: v, missing: map[netip.Addr]error{}, devices: map[string]uint32{}, broken: map[string]error{}}
 	w.prepare(keys)
-	w.routes(keys, addRoute, func(a netip.Addr) bool { return v.routed(a) && !v.m.routes[a] })
+	w.routes(keys, addRoute, func(a netip.Addr) bool {
+		// Nobody watches routes: before its address leaves at last, one is made sure of.
+		return v.routed(a) && (!v.m.routes[a] || slices.ContainsFunc(v.m.addrs[a], func(s spot) bool { return v.ours(a, s) }))
+	})
 	w.come(keys)
 	w.leave(keys)
 	w.routes(keys, dropRoute, func(a netip.Addr) bool {

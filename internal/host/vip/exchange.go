@@ -20,7 +20,7 @@ const (
 	// portion is how many messages are one send: as many failures as fit in the room that
 	// a socket has by default.
 	portion = 64
-	// answerTime bounds one answer; the kernel answers while it is asked.
+	// answerTime is how long nothing of an answer is waited for; the kernel answers while it is asked.
 	answerTime = 10 * time.Second
 	// readings bounds how often a list is read that changes meanwhile.
 	readings = 16
@@ -31,7 +31,12 @@ var errUnknown = errors.New("the kernel's answer was lost")
 
 // rtnl asks the kernel. Reads and writes have a socket each, so that an answer that was
 // given up is not between the other's.
-type rtnl struct{ reads, writes *netlink.Conn }
+type rtnl struct {
+	reads  *host.Asker
+	writes *netlink.Conn
+	// dirty: of the last writes there are answers that nobody read.
+	dirty bool
+}
 
 func openKernel() (*rtnl, error) {
 	reads, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
@@ -46,7 +51,7 @@ func openKernel() (*rtnl, error) {
 		return nil, err
 	}
 	_ = writes.SetOption(netlink.ExtendedAcknowledge, true)
-	return &rtnl{reads, writes}, nil
+	return &rtnl{reads: host.NewAsker(reads, answerTime), writes: writes}, nil
 }
 
 func (k *rtnl) close() error { return errors.Join(k.reads.Close(), k.writes.Close()) }
@@ -90,11 +95,20 @@ func (k *rtnl) send(messages []netlink.Message, failed func(n int, err error)) {
 	messages[last].Header.Flags |= netlink.Acknowledge
 	answered := make([]bool, len(messages))
 	unknown := func(err error) {
+		k.dirty = true
 		for n, done := range answered {
 			if !done {
 				failed(n, fmt.Errorf("%w: %w", errUnknown, err))
 			}
 		}
+	}
+	// As long as one is there the kernel drops new ones, once it has dropped one.
+	if k.dirty {
+		if err := host.Drain(k.writes); err != nil {
+			unknown(err)
+			return
+		}
+		k.dirty = false
 	}
 	sent, err := k.writes.SendMessages(messages)
 	if err != nil {
@@ -121,6 +135,9 @@ func (k *rtnl) send(messages []netlink.Message, failed func(n int, err error)) {
 				answered[n] = true
 				failed(int(n), told(oe))
 			}
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			unknown(fmt.Errorf("no answer from the kernel in %v: %w", answerTime, err))
+			return
 		default: // ENOBUFS: answers were lost
 			unknown(err)
 			return
@@ -140,36 +157,21 @@ func told(oe *netlink.OpError) error {
 func (k *rtnl) dump(request netlink.HeaderType, body []byte, take func([]byte), begin func()) error {
 	for range readings {
 		begin()
-		whole, err := k.dumpOnce(request, body, take)
-		if err != nil || whole {
+		answer, whole, err := k.reads.List(uint16(request), body)
+		if err != nil {
 			return err
+		}
+		for _, m := range answer {
+			// The answers to RTM_GET* are RTM_NEW*, two less.
+			if m.Header.Type == request-2 {
+				take(m.Data)
+			}
+		}
+		if whole {
+			return nil
 		}
 	}
 	return fmt.Errorf("the list changed during each of %d readings", readings)
-}
-
-func (k *rtnl) dumpOnce(request netlink.HeaderType, body []byte, take func([]byte)) (whole bool, err error) {
-	if err := k.reads.SetDeadline(time.Now().Add(answerTime)); err != nil {
-		return false, err
-	}
-	answer, err := k.reads.Execute(netlink.Message{Header: netlink.Header{Type: request, Flags: netlink.Request | netlink.Dump}, Data: body})
-	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return false, fmt.Errorf("no answer from the kernel in %v: %w", answerTime, err)
-	case err != nil:
-		return false, err
-	}
-	whole = true
-	for _, m := range answer {
-		if m.Header.Flags&netlink.DumpInterrupted != 0 {
-			whole = false
-		}
-		// The answers to RTM_GET* are RTM_NEW*, two less.
-		if m.Header.Type == request-2 {
-			take(m.Data)
-		}
-	}
-	return whole, nil
 }
 
 func (k *rtnl) readLinks() (map[uint32]link, error) {
