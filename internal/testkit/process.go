@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -101,18 +102,33 @@ func (p *Process) Lines() []string {
 // when the time is over or the process ends without such a line.
 func (p *Process) WaitLine(t T, within time.Duration, pattern string) string {
 	t.Helper()
-	line, err := p.waitLine(within, regexp.MustCompile(pattern))
+	return p.mustSee(t, within, p.next, pattern)
+}
+
+// SeeLine waits as WaitLine does for a line that may also have come before the one that
+// WaitLine returned last: of two that come in no order.
+func (p *Process) SeeLine(t T, within time.Duration, pattern string) string {
+	t.Helper()
+	return p.mustSee(t, within, p.find, pattern)
+}
+
+// look returns a line that matches, or what is closed when there are more lines.
+type look func(*regexp.Regexp) (string, bool, chan struct{})
+
+func (p *Process) mustSee(t T, within time.Duration, where look, pattern string) string {
+	t.Helper()
+	line, err := p.wait(within, where, regexp.MustCompile(pattern))
 	if err != nil {
 		t.Fatalf("%s: %v", p.cmd.Args[0], err)
 	}
 	return line
 }
 
-func (p *Process) waitLine(within time.Duration, pattern *regexp.Regexp) (string, error) {
+func (p *Process) wait(within time.Duration, where look, pattern *regexp.Regexp) (string, error) {
 	timeout := time.NewTimer(within)
 	defer timeout.Stop()
 	for done := p.done; ; {
-		line, ok, changed := p.next(pattern)
+		line, ok, changed := where(pattern)
 		if ok {
 			return line, nil
 		}
@@ -138,6 +154,16 @@ func (p *Process) next(pattern *regexp.Regexp) (string, bool, chan struct{}) {
 			p.cursor += i + 1
 			return line, true, nil
 		}
+	}
+	return "", false, p.changed
+}
+
+// find looks from the first line on and leaves the cursor.
+func (p *Process) find(pattern *regexp.Regexp) (string, bool, chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if i := slices.IndexFunc(p.lines, pattern.MatchString); i >= 0 {
+		return p.lines[i], true, nil
 	}
 	return "", false, p.changed
 }

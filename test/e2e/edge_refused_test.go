@@ -62,7 +62,7 @@ func TestKernelEdgeRefused(t *testing.T) {
 	b.until("1:1")
 
 	// A device of this name that is no dummy.
-	b.daemon.WaitLine(t, patience, "ERROR Virtual addresses are not where they belong.*vip_device "+device+".*veth")
+	b.daemon.SeeLine(t, patience, "ERROR Virtual addresses are not where they belong.*vip_device "+device+".*veth")
 	b.fails("vip_device", "a device of this name exists and is a veth, not a dummy")
 	b.fails("vip_guard", "")
 	if got := b.Director.Run(t, "nft", "list", "table", "inet", "sluice_guard"); !strings.Contains(got, b.VIP.String()) {
