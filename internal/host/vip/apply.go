@@ -161,9 +161,11 @@ func (w *work) come(keys []netip.Addr) {
 			continue
 		}
 		if w.bound(a) {
-			continue
-		}
-		if err := w.elsewhere(a, p); err != nil {
+			// Before it leaves another device, it is made sure that it is still here.
+			if !slices.ContainsFunc(w.v.m.addrs[a], func(s spot) bool { return w.leaves(a, s) }) {
+				continue
+			}
+		} else if err := w.elsewhere(a, p); err != nil {
 			w.missing[a] = err
 			continue
 		}
@@ -175,6 +177,7 @@ func (w *work) come(keys []netip.Addr) {
 		case err == nil:
 			w.v.added[spotKey{a, index}] = true
 			w.v.m.add(a, spot{index: index, bits: uint8(a.BitLen()), proto: w.v.mark()})
+		case errors.Is(err, unix.EEXIST) && w.bound(a):
 		case errors.Is(err, unix.EEXIST), errors.Is(err, unix.ENODEV):
 			w.stale = true
 			fallthrough
@@ -210,15 +213,20 @@ func (w *work) elsewhere(a netip.Addr, p edge.Place) error {
 	return nil
 }
 
+// leaves says whether an address is somewhere that it is to leave, once it is where it is
+// wanted.
+func (w *work) leaves(a netip.Addr, s spot) bool {
+	return w.v.ours(a, s) && !w.v.wanted(a, s) && !(w.v.want[a].Announce && s.index == w.devices[w.v.want[a].Device])
+}
+
 // leave takes what is ours from where it is not wanted, any more or any longer there.
 func (w *work) leave(keys []netip.Addr) {
 	var ops []op
 	for _, a := range keys {
 		for _, s := range w.v.m.addrs[a] {
-			if !w.v.ours(a, s) || w.v.wanted(a, s) || w.v.want[a].Announce && (!w.bound(a) || s.index == w.devices[w.v.want[a].Device]) {
-				continue
+			if w.leaves(a, s) && (!w.v.want[a].Announce || w.bound(a) && w.missing[a] == nil) {
+				ops = append(ops, op{do: dropAddress, addr: a, index: s.index})
 			}
-			ops = append(ops, op{do: dropAddress, addr: a, index: s.index})
 		}
 	}
 	ops = w.wholesale(ops)
