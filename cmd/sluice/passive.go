@@ -151,15 +151,23 @@ func passiveState(p control.Passive) string {
 
 // left says what of a passive director is still there.
 func left(p control.Passive) string {
-	if p.Services == 0 && p.Addresses == 0 {
+	if gone(p) {
 		return "nothing of it is in the table"
 	}
 	text := fmt.Sprintf("%s on %s left", render.Count(p.Connections, "connection"), render.Count(p.Services, "service"))
 	if p.Addresses > 0 {
 		text += fmt.Sprintf(", addresses still announced: %d", p.Addresses)
+	} else if p.Services == 0 {
+		text = "nothing of it is in the table, and its addresses, guard and marks are not reported gone yet"
+	}
+	for i := range p.Failures {
+		text += "; " + failing(&p.Failures[i])
 	}
 	return text
 }
+
+// gone reports whether nothing of a passive director is left, in the table or around it.
+func gone(p control.Passive) bool { return p.Services == 0 && p.Addresses == 0 && !p.Pending }
 
 // elsewhere says what may be among connections that do not end.
 func elsewhere(p control.Passive) string {
@@ -171,7 +179,7 @@ func elsewhere(p control.Passive) string {
 
 // whatHappens says what a director does that has just been made passive.
 func whatHappens(p control.Passive) string {
-	if p.Services == 0 && p.Addresses == 0 {
+	if gone(p) {
 		return asked(p) + "; nothing of it is in the table, and nothing comes"
 	}
 	return fmt.Sprintf("%s\n%s withheld: addresses are withdrawn now, services drain after %v; %s\n  sluice passive shows how many are left", asked(p),
@@ -203,7 +211,7 @@ func (w *withdrawal) watch(ctx context.Context) int {
 			w.clear()
 			fmt.Fprintln(w.stderr, "somebody else has ended it: the director is passive no longer")
 			return exitEnded, true
-		case w.now.Services == 0 && w.now.Addresses == 0:
+		case gone(w.now):
 			w.clear()
 			w.say("drained, nothing of it is in the table; it took %v\n", took.Round(time.Second))
 			return exitOK, true

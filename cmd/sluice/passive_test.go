@@ -115,6 +115,8 @@ func TestPassiveWait(t *testing.T) {
 		"on a terminal":                {answers: []any{full, quiet, done}, terminal: true, took: 2 * time.Second, says: "\r\x1b[K0 connections on 2 services left after 1s\r\x1b[Kdrained"},
 		"the time is over":             {answers: []any{full}, limit: 2500 * time.Millisecond, status: exitTimeout, took: 2500 * time.Millisecond, says: "not drained within 2.5s"},
 		"of what was taken over":       {answers: []any{control.Passive{Passive: true, Services: 1, Connections: 5}}, limit: time.Second, status: exitTimeout, took: time.Second, says: "5 connections on 1 service left; it stays passive\n  connections that another director has taken over count"},
+		"what is around the table":     {answers: []any{control.Passive{Passive: true, Pending: true}, done}, took: time.Second, says: "its addresses, guard and marks are not reported gone yet after 0s\ndrained"},
+		"an address that stays":        {answers: []any{control.Passive{Passive: true, Addresses: 1, Failures: []engine.EdgeFailure{{Feature: "vip_device", Reason: "vip_device: no permission"}}}}, limit: time.Second, status: exitTimeout, took: time.Second, says: "addresses still announced: 1; vip_device: no permission; it stays passive"},
 		"somebody ends it":             {answers: []any{full, control.Passive{}}, status: exitEnded, took: time.Second, says: "somebody else has ended it"},
 		"a restart of the daemon":      {answers: []any{full, gone, gone, done}, took: 3 * time.Second, says: "drained"},
 		"the daemon is gone":           {answers: []any{full, gone}, status: exitUnreachable, took: 30 * time.Second, says: "not running"},

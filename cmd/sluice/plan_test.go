@@ -114,6 +114,22 @@ func TestSettler(t *testing.T) {
 	unknown.VirtualServers[0].RealServers[0].Checkers[0].Verdict = "unknown"
 	held.VirtualServers[0].Hold = &engine.Hold{Servers: []string{"10.0.0.9:80"}}
 	over.VirtualServers[0].Hold = &engine.Hold{Servers: []string{"10.0.0.9:80"}, Over: true}
+	// beside is a daemon with something around the table.
+	beside := func(pending bool, failures ...string) *engine.Snapshot {
+		s := proven()
+		s.VirtualServers[0].VIP = &engine.VIP{Device: "vip0", Follow: "quorum", Why: "the quorum is lost"} // on purpose
+		s.Edge = &engine.Edge{Pending: pending}
+		for _, f := range failures {
+			s.Edge.Failures = append(s.Edge.Failures, engine.EdgeFailure{Feature: f, Reason: strings.TrimPrefix(f+": no permission", "check_via: ")})
+		}
+		return s
+	}
+	both := beside(false, "vip_device")
+	both.VirtualServers[0].RealServers[0].Checkers[0].Verdict = "unknown"
+	unwritten := proven()
+	unwritten.Kernel = engine.Kernel{Error: "not permitted"}
+	observing := proven()
+	observing.Kernel, observing.Observe = engine.Kernel{Error: "not permitted"}, true
 	gone := errors.New("is sluiced running?")
 	for name, tt := range map[string]struct {
 		answers []any // the last one is repeated
@@ -122,13 +138,25 @@ func TestSettler(t *testing.T) {
 		took    time.Duration
 		says    string
 	}{
-		"proven":            {answers: []any{proven()}, says: "every check has a verdict"},
-		"a verdict comes":   {answers: []any{unknown, unknown, proven()}, took: 2 * time.Second, says: "checks without a verdict: 1, departing real servers held: 0, the first: 10.0.0.1:80 of [192.0.2.1]:tcp:80"},
-		"a hold ends":       {answers: []any{held, proven()}, took: time.Second, says: "departing real servers held: 1, the first: 10.0.0.9:80"},
-		"a hold is over":    {answers: []any{held, over}, took: time.Second, says: "nobody is held"},
-		"the time is over":  {answers: []any{unknown}, limit: 2500 * time.Millisecond, status: exitUnsettled, took: 2500 * time.Millisecond, says: "not settled within 2.5s: checks without a verdict: 1"},
-		"the daemon ends":   {answers: []any{unknown, gone}, status: exitUnreachable, took: silence, says: "is sluiced running?"},
-		"the daemon is new": {answers: []any{unknown, gone, proven()}, took: 2 * time.Second, says: "every check"},
+		"proven":                         {answers: []any{proven()}, says: "every check has a verdict"},
+		"a verdict comes":                {answers: []any{unknown, unknown, proven()}, took: 2 * time.Second, says: "checks without a verdict: 1, departing real servers held: 0, the first: 10.0.0.1:80 of [192.0.2.1]:tcp:80"},
+		"a hold ends":                    {answers: []any{held, proven()}, took: time.Second, says: "departing real servers held: 1, the first: 10.0.0.9:80"},
+		"a hold is over":                 {answers: []any{held, over}, took: time.Second, says: "nobody is held"},
+		"the time is over":               {answers: []any{unknown}, limit: 2500 * time.Millisecond, status: exitUnsettled, took: 2500 * time.Millisecond, says: "not settled within 2.5s: checks without a verdict: 1"},
+		"the daemon ends":                {answers: []any{unknown, gone}, status: exitUnreachable, took: silence, says: "is sluiced running?"},
+		"withheld on purpose":            {answers: []any{beside(false)}, says: "all is in place"},
+		"what is around comes":           {answers: []any{beside(true), beside(true), beside(false)}, took: 2 * time.Second, says: "addresses, guard and marks are not in place yet"},
+		"it never comes":                 {answers: []any{beside(true)}, limit: time.Minute, status: exitUnsettled, took: time.Minute, says: "not settled within 1m0s: addresses, guard and marks"},
+		"no address":                     {answers: []any{beside(false, "vip_device")}, status: exitObstructed, took: obstacleFor, says: "applied, and not in place: vip_device: no permission; it is tried again"},
+		"no guard and no marks":          {answers: []any{beside(false, "nftables_ipvs", "vip_guard")}, status: exitObstructed, took: obstacleFor, says: "nftables_ipvs: no permission; vip_guard: no permission;"},
+		"no way":                         {answers: []any{beside(false, "check_via")}, limit: time.Second, status: exitObstructed, took: time.Second, says: "check_via: no permission"},
+		"no address and no verdict":      {answers: []any{both}, status: exitObstructed, took: obstacleFor, says: "vip_device"},
+		"an old failure, tried again":    {answers: []any{beside(true, "vip_device"), beside(true, "vip_device"), beside(true, "vip_device"), beside(true, "vip_device"), beside(true, "vip_device"), beside(true, "vip_device"), beside(true, "vip_device"), beside(false)}, took: 7 * time.Second, says: "all is in place"},
+		"the second attempt succeeds":    {answers: []any{beside(false, "vip_device"), beside(false, "vip_device"), beside(false)}, took: 2 * time.Second, says: "vip_device: no permission, after 0s"},
+		"fails, works and fails":         {answers: []any{beside(false, "vip_device"), beside(false, "vip_device"), beside(false, "vip_device"), unknown, beside(false, "vip_device")}, status: exitObstructed, took: 3*time.Second + obstacleFor, says: "not in place: vip_device"},
+		"the table is not written":       {answers: []any{unwritten, proven()}, took: time.Second, says: "the kernel's table is not written: not permitted"},
+		"the table is another program's": {answers: []any{observing}, says: "all is in place"},
+		"the daemon is new":              {answers: []any{unknown, gone, proven()}, took: 2 * time.Second, says: "every check"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -10,8 +10,9 @@ import (
 	"github.com/sluice-lb/sluice/internal/engine"
 )
 
-// exitUnsettled is reload's: applied, and something still waited for at --timeout.
-const exitUnsettled = 2
+// Exit statuses of reload beside those of all: applied, and something still waited for at
+// --timeout, or something around the table does not work.
+const exitUnsettled, exitObstructed = 2, 4
 
 type reloadOptions struct {
 	wait, quiet, asJSON bool
@@ -26,19 +27,25 @@ func newReload(a *app) *cobra.Command {
 		Long: `Has the daemon read its file again and waits until that is written to the kernel's
 table and compared with it, or refused. What was found in the file is said either way.
 
-With --wait it waits further, until every check has its first verdict and no departing
-real server is held any more (departure_hold). Drains go on by themselves.
+With --wait it waits further, until the table, virtual addresses (vip_device), their guard
+(vip_guard), marks (nftables_ipvs) and the ways of check_via are as configured, every check
+has its first verdict and no departing real server is held any more (departure_hold).
+Addresses that vip_follow quorum or passive keep away are as configured. Drains go on by
+themselves. What fails is tried again at each reload; if it fails on for five seconds, it
+is named and waited for no longer.
 
 Exit statuses:
   0  applied
   1  refused: the old configuration goes on
   2  applied, and what --wait waits for had not come at --timeout
-  3  the daemon cannot be reached`,
+  3  the daemon cannot be reached
+  4  applied, and with --wait: vip_device, vip_guard, nftables_ipvs or check_via does not
+     work; the rest does, and it is tried again`,
 		Args: a.operands(0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return ended(a.reload(cmd, o)) },
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&o.wait, "wait", false, "wait until every newcomer is checked and nobody is held")
+	flags.BoolVar(&o.wait, "wait", false, "wait until all is in place, every newcomer is checked and nobody is held")
 	flags.DurationVar(&o.limit, "timeout", 5*time.Minute, "how `LONG` to wait with --wait; 0 for ever")
 	flags.BoolVar(&o.quiet, "quiet", false, "no progress")
 	flags.BoolVar(&o.asJSON, "json", false, "print how the reload ended as JSON; no progress")

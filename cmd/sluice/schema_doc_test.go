@@ -21,6 +21,7 @@ import (
 	"github.com/sluice-lb/sluice/internal/doctor"
 	"github.com/sluice-lb/sluice/internal/engine"
 	"github.com/sluice-lb/sluice/internal/event"
+	"github.com/sluice-lb/sluice/internal/web"
 )
 
 // jsonDocument is what a verb prints with --json.
@@ -32,6 +33,8 @@ type jsonDocument struct {
 	value any
 	// api is where the control API has it, "" for nowhere; note is said below it.
 	api, note string
+	// listener: it is of http_listen, and verbs are paths there.
+	listener bool
 }
 
 type form string
@@ -43,25 +46,32 @@ const (
 )
 
 var jsonDocuments = []jsonDocument{
-	{"status", "sluice status", object, engine.Snapshot{}, "GET /v1/status", "With VS, `virtual_servers` and `leaving` have what that selects. `foreign` is there with --foreign. sluice top shows the same."},
-	{"explain", "sluice explain", object, engine.Explanation{}, "GET /v1/explain", ""},
-	{"test", "sluice test", lines, engine.TrialLine{}, "POST /v1/test", ""},
-	{"events", "sluice events", lines, event.Event{}, "GET /v1/events", "The API answers with one object that has these in `events`, oldest first; beside them `start` (when the daemon was started), `last` (the number of the newest event there is) and `missed` (how many that were asked for are forgotten). docs/events.md says what each kind means."},
-	{"drains", "sluice drains, drain, undrain and weight", list, engine.Override{}, "GET /v1/overrides, POST /v1/operate", "drains lists what is in force; the others print the orders that they made or ended, and drain --wait how they stand at its end."},
-	{"passive", "sluice passive", object, control.Passive{}, "GET and POST /v1/passive", "With on or off it is how it is afterwards, with --wait at its end."},
-	{"plan", "sluice plan", object, engine.Plan{}, "GET and POST /v1/plan", ""},
-	{"reload", "sluice reload", object, engine.Reload{}, "POST /v1/reload", ""},
-	{"check", "sluice check, sluiced -t", list, diag.Finding{}, "", "An array for each file."},
-	{"doctor", "sluice doctor", object, doctor.Report{}, "", "docs/doctor.md explains each `findings[].id`."},
-	{"genhash", "sluice genhash, sluiced -T", object, daemon.Page{}, "", ""},
-	{"handover", "sluice handover", object, handedOver{}, "POST /v1/handover (`ended` alone)", ""},
-	{"version", "sluice version", object, control.Version{}, "", ""},
-	{"refusal", "the control API with a status other than 200", object, engine.CommandError{}, "all", "`code` may be absent: then the daemon could not, and it was not the command's fault."},
+	{"status", "sluice status", object, engine.Snapshot{}, "GET /v1/status", "With VS, `virtual_servers` and `leaving` have what that selects. `foreign` is there with --foreign. sluice top shows the same.", false},
+	{"explain", "sluice explain", object, engine.Explanation{}, "GET /v1/explain", "", false},
+	{"test", "sluice test", lines, engine.TrialLine{}, "POST /v1/test", "", false},
+	{"events", "sluice events", lines, event.Event{}, "GET /v1/events", "The API answers with one object that has these in `events`, oldest first; beside them `start` (when the daemon was started), `last` (the number of the newest event there is) and `missed` (how many that were asked for are forgotten). docs/events.md says what each kind means.", false},
+	{"drains", "sluice drains, drain, undrain and weight", list, engine.Override{}, "GET /v1/overrides, POST /v1/operate", "drains lists what is in force; the others print the orders that they made or ended, and drain --wait how they stand at its end. POST /admin/drain, undrain and weight of http_listen answer as POST /v1/operate does.", false},
+	{"passive", "sluice passive", object, control.Passive{}, "GET and POST /v1/passive", "With on or off it is how it is afterwards, with --wait at its end.", false},
+	{"plan", "sluice plan", object, engine.Plan{}, "GET and POST /v1/plan", "", false},
+	{"reload", "sluice reload", object, engine.Reload{}, "POST /v1/reload", "", false},
+	{"check", "sluice check, sluiced -t", list, diag.Finding{}, "", "An array for each file.", false},
+	{"doctor", "sluice doctor", object, doctor.Report{}, "", "docs/doctor.md explains each `findings[].id`.", false},
+	{"genhash", "sluice genhash, sluiced -T", object, daemon.Page{}, "", "", false},
+	{"handover", "sluice handover", object, handedOver{}, "POST /v1/handover (`ended` alone)", "", false},
+	{"version", "sluice version", object, control.Version{}, "", "", false},
+	{"refusal", "the control API with a status other than 200", object, engine.CommandError{}, "all", "`code` may be absent: then the daemon could not, and it was not the command's fault. POST /admin/drain, undrain and weight of http_listen refuse with it, too.", false},
+	{"readyz", "GET /readyz", object, web.Readiness{}, "", listenerNote, true},
+	{"vs", "GET /vs/NAME, with status 200 or 503", object, web.Standing{}, "", listenerNote, true},
+	{"vs-list", "GET /vs/", list, web.Standing{}, "", listenerNote, true},
+	{"vs-misnamed", "GET /vs/NAME, with status 404 or 409", object, web.Misnamed{}, "", listenerNote, true},
 }
+
+const listenerNote = "With `Accept: application/json` or `?format=json`. docs/dashboard.md has the same as text."
 
 // jsonValues are the values of texts that have no type of their own, by type and field.
 var jsonValues = map[string][]string{
 	"VirtualServer.Protocol": {"TCP", "UDP", "SCTP"},
+	"Standing.Protocol":      {"TCP", "UDP", "SCTP"},
 	"RealServer.Method":      {"NAT", "DR", "TUN"},
 	"Checker.Verdict":        {"up", "down", "unknown"},
 	"Checker.Last":           {"", "ok", "failed", "unable"},
@@ -95,7 +105,7 @@ func readSource(t *testing.T) *source {
 	s := &source{types: map[string]string{}, fields: map[string]string{}, order: map[string][]string{}, constants: map[string][]string{}}
 	for pkg, dir := range map[string]string{
 		"engine": "internal/engine", "event": "internal/event", "diag": "internal/config/diag", "doctor": "internal/doctor",
-		"control": "internal/control", "daemon": "internal/daemon", "main": "cmd/sluice",
+		"control": "internal/control", "daemon": "internal/daemon", "web": "internal/web", "main": "cmd/sluice",
 	} {
 		files, err := filepath.Glob("../../" + dir + "/*.go")
 		if err != nil || len(files) == 0 {
@@ -343,6 +353,7 @@ Generated by ` + "`go test ./cmd/sluice -run TestJSON -update`" + ` from the typ
 
 What verbs print with ` + "`--json`" + `, for programs. It is what the control API answers with, too:
 HTTP on the control socket, whose paths begin with the version, as in ` + "`/v1/status`" + `.
+What ` + "`http_listen`" + ` answers to programs as JSON stands at the end.
 A JSON Schema (draft 2020-12) of each document is in [schema/v1](schema/v1).
 
 ## What is promised
@@ -376,6 +387,9 @@ func (s *source) page() string {
 	for _, d := range jsonDocuments {
 		t := reflect.TypeOf(d.value)
 		fmt.Fprintf(&b, "## %s\n\nOf %s: %s. Schema: [%s.json](schema/v1/%s.json).", d.name, d.verbs, d.form, d.name, d.name)
+		if d.listener {
+			b.WriteString(" On http_listen.")
+		}
 		if d.api != "" {
 			fmt.Fprintf(&b, " API: %s.", d.api)
 		}

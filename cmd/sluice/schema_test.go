@@ -90,6 +90,9 @@ func (s *source) schema(d *jsonDocument) *schemaNode {
 	top.ID = "https://github.com/sluice-lb/sluice/docs/schema/" + control.Schema + "/" + d.name + ".json"
 	top.Title = d.verbs
 	top.Description = "What it prints with --json: " + string(d.form) + "."
+	if d.listener {
+		top.Description = "What http_listen answers as JSON: " + string(d.form) + "."
+	}
 	if d.form == lines {
 		top.Description += " This is one of them."
 	}

@@ -21,6 +21,11 @@ type Passive struct {
 	VirtualServers int           `json:"virtual_servers"` // how many are configured
 	// Addresses are those that are still announced.
 	Addresses int `json:"addresses"`
+	// Pending: not all of that is done and reported yet.
+	Pending bool `json:"pending,omitempty"`
+	// Failures are the features around the table that do not work now, so that an address
+	// may be announced that should not be.
+	Failures []engine.EdgeFailure `json:"failures,omitempty"`
 	// Services are ours in the kernel's table that have a destination, Connections those
 	// of them all, active or not.
 	Services    int    `json:"services"`
@@ -35,7 +40,7 @@ func PassiveOf(s *engine.Snapshot, delay time.Duration) Passive {
 		p.Sources = append(p.Sources, s.Passive.Sources...)
 	}
 	if s.Edge != nil {
-		p.Addresses = s.Edge.Announced
+		p.Addresses, p.Pending, p.Failures = s.Edge.Announced, s.Edge.Pending, s.Edge.Failures
 	}
 	// Virtual servers can share a service.
 	seen := map[ipvs.ServiceKey]bool{}

@@ -237,7 +237,7 @@ func newDaemon(opts Options, cfg *config.Config, found diag.List) (*daemon, erro
 	if _, err := config.Assign(cfg, engine.SavedMarks(d.store.before())); err != nil {
 		return nil, errors.Join(err, d.store.close())
 	}
-	d.lanes = newLanes(d.log, opts.Observe, opts.StateDir)
+	d.lanes = newLanes(d.log, opts.Observe, opts.StateDir, func(f *edge.Failure) { d.engine.CheckVia(f) })
 	made := &probes{misc: misc.Options{Identity: d.outward.identity, Warn: d.outward.unsafe}, expiry: d.expiryLog(), lanes: d.lanes}
 	d.table = &table{log: d.log, config: cfg, observe: opts.Observe, global: cfg.Global}
 	options := engine.Options{
@@ -537,6 +537,7 @@ func (d *daemon) reload(ctx context.Context) engine.Reload {
 	}
 	d.config, d.errors = cfg, known(found)
 	d.lanes.after(ctx, cfg)
+	_ = d.engine.Ping(ctx) // who asks next sees whether the lanes work; an error is the caller's end
 	saveNew()
 	accepted = true
 	d.table.reloaded(cfg.Global, d.engine.Overview().Kernel.OK)

@@ -5,13 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/sluice-lb/sluice/internal/checker"
 	"github.com/sluice-lb/sluice/internal/config"
+	"github.com/sluice-lb/sluice/internal/edge"
 	"github.com/sluice-lb/sluice/internal/event"
 	"github.com/sluice-lb/sluice/internal/host/lane"
 )
@@ -28,10 +31,18 @@ type lanes struct {
 	// preparing: the lanes of two configurations are there, of which some may not get
 	// along.
 	preparing atomic.Bool
+
+	// tell hears why check_via does not work, nil when it does; it must not wait.
+	tell func(*edge.Failure)
+	mu   sync.Mutex
+	// used are the lanes of the configuration in use, or of the one that is about to be,
+	// and since is when one of them began to fail.
+	used  []lane.Lane
+	since time.Time
 }
 
-func newLanes(log *slog.Logger, observe bool, stateDir string) *lanes {
-	l := &lanes{log: log}
+func newLanes(log *slog.Logger, observe bool, stateDir string, tell func(*edge.Failure)) *lanes {
+	l := &lanes{log: log, tell: tell}
 	if observe {
 		return l
 	}
@@ -49,6 +60,7 @@ func newLanes(log *slog.Logger, observe bool, stateDir string) *lanes {
 // changed logs that a lane ceased to work, or works again. A check that cannot be made
 // says so as well, each time.
 func (l *lanes) changed(of lane.Lane, err error) {
+	defer l.report()
 	if errors.Is(err, lane.ErrTaken) && l.preparing.Load() {
 		return
 	}
@@ -71,15 +83,60 @@ func (l *lanes) before(ctx context.Context, old, cfg *config.Config) {
 		list = slices.Concat(list, lanesOf(old))
 	}
 	l.preparing.Store(old != nil)
+	l.use(lanesOf(cfg))
 	l.sync(ctx, list)
 	l.preparing.Store(false)
 }
 
 // after leaves what the configuration in use needs.
-func (l *lanes) after(ctx context.Context, cfg *config.Config) { l.sync(ctx, lanesOf(cfg)) }
+func (l *lanes) after(ctx context.Context, cfg *config.Config) {
+	list := lanesOf(cfg)
+	l.use(list)
+	l.sync(ctx, list)
+}
+
+func (l *lanes) use(list []lane.Lane) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.used = list
+}
+
+// report tells whether the lanes that are used work.
+func (l *lanes) report() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var first error
+	var server netip.Addr
+	n := 0
+	for _, of := range l.used {
+		err := l.keeper.Err(of.Mark, of.IPv6)
+		if err == nil || errors.Is(err, lane.ErrTaken) && l.preparing.Load() {
+			continue
+		}
+		if n++; first == nil {
+			first, server = err, of.Server
+		}
+	}
+	if first == nil {
+		l.since = time.Time{}
+		l.tell(nil)
+		return
+	}
+	if l.since.IsZero() {
+		l.since = time.Now()
+	}
+	reason := fmt.Sprintf("through %s: %s; its checks keep their last state, tried again", server, strings.TrimPrefix(first.Error(), "check_via: "))
+	if n > 1 {
+		reason += fmt.Sprintf(" (and so for %d more)", n-1)
+	}
+	l.tell(&edge.Failure{Feature: "check_via", Reason: reason, Since: l.since})
+}
 
 // release takes everything away, at the end.
-func (l *lanes) release(ctx context.Context) { l.sync(ctx, nil) }
+func (l *lanes) release(ctx context.Context) {
+	l.use(nil)
+	l.sync(ctx, nil)
+}
 
 func (l *lanes) sync(ctx context.Context, list []lane.Lane) {
 	if l.keeper == nil {
@@ -90,6 +147,7 @@ func (l *lanes) sync(ctx context.Context, list []lane.Lane) {
 	if err := l.keeper.Sync(ctx, list); err != nil {
 		l.failed(err)
 	}
+	l.report()
 }
 
 func (l *lanes) failed(err error) {

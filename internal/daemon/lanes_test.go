@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-lb/sluice/internal/checker"
 	"github.com/sluice-lb/sluice/internal/checker/tcp"
 	"github.com/sluice-lb/sluice/internal/config"
+	"github.com/sluice-lb/sluice/internal/edge"
 	"github.com/sluice-lb/sluice/internal/host/lane"
 )
 
@@ -54,7 +55,7 @@ func (p *asked) Run(context.Context) checker.Outcome {
 func TestNoVerdictWithoutALane(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	via := &config.Via{Server: netip.MustParseAddr("10.0.0.11"), Mark: 0x53000001}
-	for name, l := range map[string]*lanes{"observing": newLanes(log, true, ""), "not there yet": newLanes(log, false, "")} {
+	for name, l := range map[string]*lanes{"observing": newLanes(log, true, "", nil), "not there yet": newLanes(log, false, "", func(*edge.Failure) {})} {
 		t.Run(name, func(t *testing.T) {
 			inner := &asked{}
 			o := l.lead(viaCheck("192.0.2.10:80", via), inner).Run(t.Context())
@@ -85,7 +86,7 @@ func TestNoVerdictWithoutALane(t *testing.T) {
 // asked of the kernel: who may do nothing would hear an error.
 func TestLanesAreOffUnlessAskedFor(t *testing.T) {
 	dir := t.TempDir()
-	l := newLanes(slog.New(slog.DiscardHandler), false, dir)
+	l := newLanes(slog.New(slog.DiscardHandler), false, dir, func(*edge.Failure) {})
 	l.before(t.Context(), nil, &config.Config{})
 	l.release(t.Context())
 	if files, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(files) != 0 {
@@ -168,5 +169,32 @@ func TestSettingsAreRemembered(t *testing.T) {
 	}
 	if err := errors.Join(m.end(), m.end()); err != nil || m.left() || m.rest() != "" {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestLanesThatDoNotWorkAreTold by the first of them, as long as they are used.
+func TestLanesThatDoNotWorkAreTold(t *testing.T) {
+	var told []*edge.Failure
+	l := newLanes(slog.New(slog.DiscardHandler), false, "", func(f *edge.Failure) { told = append(told, f) })
+	server := netip.MustParseAddr("10.0.0.11")
+	one, two := lane.Lane{Mark: 0x53000001, Server: server}, lane.Lane{Mark: 0x53000002, Server: server.Next()}
+	for _, tt := range []struct {
+		used []lane.Lane
+		want string
+	}{
+		{nil, ""},
+		{[]lane.Lane{one, two}, "through 10.0.0.11: the way through this real server is not set up yet; its checks keep their last state, tried again (and so for 1 more)"},
+		{[]lane.Lane{two}, "through 10.0.0.12: the way through this real server is not set up yet; its checks keep their last state, tried again"},
+		{nil, ""},
+	} {
+		l.use(tt.used)
+		l.report()
+		got := told[len(told)-1]
+		if (got == nil) != (tt.want == "") || got != nil && (got.Feature != "check_via" || got.Reason != tt.want || got.Since.IsZero()) {
+			t.Errorf("%v: told %+v, want %q", tt.used, got, tt.want)
+		}
+	}
+	if a, b := told[1], told[2]; a != nil && b != nil && a.Since != b.Since {
+		t.Error("it fails anew with each report")
 	}
 }

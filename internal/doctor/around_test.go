@@ -77,6 +77,20 @@ func policy(list ...host.Rule) func(*Input) {
 
 func local(at uint32) host.Rule { return host.Rule{Priority: at, Table: 255} }
 
+// direct6 is direct in IPv6; network6 is what its server is in.
+var direct6 = strings.NewReplacer("192.0.2.10", "2001:db8::10", "192.0.2.21", "2001:db8::21").Replace(direct)
+
+var network6 = both(route("2001:db8::21", host.Route{Device: "eth0"}), onDevice("eth0", func(d *host.Device) {
+	d.Addresses = append(d.Addresses, host.Address{Prefix: netip.MustParsePrefix("2001:db8::2/64")})
+}))
+
+// said6 is said of the server of direct6.
+func said6(about string, a host.Answer) func(*Input) {
+	return both(network6, func(in *Input) {
+		in.Facts.Answers = map[host.Question]host.Answer{{Server: netip.MustParseAddr("2001:db8::21"), Addr: netip.MustParseAddr(about)}: a}
+	})
+}
+
 // said is what the DR server answers when it is asked for an address.
 func said(about string, a host.Answer) func(*Input) {
 	return func(in *Input) {
@@ -195,6 +209,9 @@ var aroundCases = []example{
 	{"a server that answers nobody", strings.ReplaceAll(direct, "192.0.2.10", "198.51.100.1"), said("198.51.100.1", host.Answer{Yes: true}), "dr_arp", Note, "in no network of the device", nil},
 	{"a server that is silent", direct, said("192.0.2.10", host.Answer{}), "dr_arp", OK, "1 DR server does not answer", nil},
 	{"a server that cannot be asked", direct, said("192.0.2.10", host.Answer{Unknown: "operation not permitted; run as root"}), "dr_arp", Unknown, "run as root", nil},
+	{"a server that answers in IPv6", direct6, said6("2001:db8::10", host.Answer{Yes: true}), "dr_arp", Fail, "2001:db8::21 answers neighbour solicitations for 2001:db8::10", nil},
+	{"a server that answers nobody in IPv6", strings.ReplaceAll(direct6, "2001:db8::10", "2001:db8:1::1"), said6("2001:db8:1::1", host.Answer{Yes: true}), "dr_arp", Note, "neighbour solicitations for 2001:db8:1::1, which is in no network of the device", nil},
+	{"a server that is silent in IPv6", direct6, said6("2001:db8::10", host.Answer{}), "dr_arp", OK, "1 DR server does not answer", nil},
 
 	{"tunnels in ipip", tunnel, nil, "tun_mtu", Note, "packets of 1500 bytes do not fit: the way by eth1 carries 1500 bytes, 1480 without what ipip adds", nil},
 	{"tunnels in gre with checksums", tunnel, packed(config.Forwarding{Tunnel: config.GRE, Checksum: config.Csum}), "tun_mtu", Note, "1472 without what gre adds", nil},
@@ -266,6 +283,10 @@ func TestWhatIsAsked(t *testing.T) {
 	want := host.Question{Server: netip.MustParseAddr("192.0.2.21"), Addr: netip.MustParseAddr("192.0.2.10")}
 	if !q.Rules || !q.Chains || !slices.Equal(q.Questions, []host.Question{want}) || !slices.Contains(q.Settings, "net.ipv4.conf.*.accept_local") {
 		t.Errorf("%+v", q)
+	}
+	want6 := host.Question{Server: netip.MustParseAddr("2001:db8::21"), Addr: netip.MustParseAddr("2001:db8::10")}
+	if got := Ask(parse(t, direct6)).Questions; !slices.Equal(got, []host.Question{want6}) {
+		t.Errorf("in IPv6: %+v", got)
 	}
 	in.Config.VirtualServers[0].VIP.Device = "vip0"
 	in.Config.Global.NFTables = &config.NFTables{}

@@ -21,7 +21,7 @@ const (
 	tableLocal = 255
 	// lanesTable is the table of nftables that hides checks from IPVS.
 	lanesTable = "sluice_lanes"
-	// asked is how many servers are asked by ARP at most.
+	// asked is how many questions are put to servers at most.
 	asked = 256
 )
 
@@ -75,10 +75,10 @@ var viaRules = []rule{
 		},
 	},
 	{
-		id: "dr_arp", group: groupVia, title: "DR servers do not answer ARP for virtual addresses", when: "a remote server is reached by DR (IPv4), for root",
-		why: "The server has arp_ignore 0 (or the address on its network device) and answers for the virtual address: clients and routers of that network send to it in place of the director, past the table, at random. " +
-			"The doctor asks each such server by one ARP request that nobody else hears. Silence does not prove that the server has the address; check_via does.",
-		help: "On the real server: sysctl -w net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2, with lines in /etc/sysctl.d to stay, and the address on lo. What another machine's settings are cannot be read from here.",
+		id: "dr_arp", group: groupVia, title: "DR servers do not answer neighbours for virtual addresses", when: "a remote server is reached by DR, for root",
+		why: "The server has arp_ignore 0, or the address on its network device, and answers for the virtual address, by ARP or in IPv6 by Neighbour Discovery: clients and routers of that network send to it in place of the director, past the table, at random. " +
+			"The doctor asks each such server by one ARP request or neighbour solicitation that nobody else hears. Silence does not prove that the server has the address; check_via does.",
+		help: "On the real server: the address on lo, as /32 or /128, and for IPv4 sysctl -w net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2, with lines in /etc/sysctl.d to stay. IPv6 answers only for what is on the device that is asked, or has an entry there for a proxy (ip -6 neigh show proxy). What another machine's settings are cannot be read from here.",
 		find: drARP,
 	},
 }
@@ -344,7 +344,7 @@ func questions(cfg *config.Config) (list []host.Question) {
 		add := func(server netip.Addr, fwd config.Forwarding) {
 			for _, a := range vs.Addresses() {
 				q := host.Question{Server: server.Unmap(), Addr: a}
-				if fwd.Method == config.DR && q.Server.Is4() && a.Is4() && !seen[q] && len(list) < asked {
+				if fwd.Method == config.DR && q.Server.Is4() == a.Is4() && !seen[q] && len(list) < asked {
 					seen[q] = true
 					list = append(list, q)
 				}
@@ -364,7 +364,7 @@ func drARP(x *exam) (found []Finding) {
 	var answer, apart, good []string
 	reasons := map[string][]string{}
 	var order []string
-	example := host.Question{}
+	var example, aside host.Question
 	for _, s := range x.use.servers {
 		if s.fwd.Method != config.DR || s.route.Local || s.route.Gateway.IsValid() || s.route.None != "" {
 			continue // other rules speak of those
@@ -384,28 +384,37 @@ func drARP(x *exam) (found []Finding) {
 			case x.inNetwork(s.route.Device, a):
 				answer, example = append(answer, s.String()), q
 			default:
-				apart, example = append(apart, s.String()), q
+				apart, aside = append(apart, s.String()), q
 			}
 		}
 	}
 	if answer != nil {
-		found = append(found, Finding{Status: Fail, Found: fmt.Sprintf("%s answers ARP for %s", example.Server, example.Addr), Wanted: "no answer", Do: x.now.help}.about(slices.Compact(answer)))
+		found = append(found, Finding{Status: Fail, Found: answers(example), Wanted: "no answer", Do: x.now.help}.about(slices.Compact(answer)))
 	}
 	if apart != nil {
-		found = append(found, Finding{Status: Note, Found: fmt.Sprintf("%s answers ARP for %s, which is in no network of the device between", example.Server, example.Addr), Wanted: "no answer",
+		found = append(found, Finding{Status: Note, Found: answers(aside) + ", which is in no network of the device between", Wanted: "no answer",
 			Why: "Nobody asks for the address there as long as all reach it by a route to this director.", Do: x.now.help}.about(slices.Compact(apart)))
 	}
 	for _, why := range order {
-		found = append(found, Finding{Status: Unknown, Found: "whether it answers ARP for a virtual address: " + why}.about(slices.Compact(reasons[why])))
+		found = append(found, Finding{Status: Unknown, Found: "whether it answers neighbours for a virtual address: " + why}.about(slices.Compact(reasons[why])))
 	}
 	if good != nil {
-		found = append(found, ok("%s ARP for the virtual addresses", plural(len(slices.Compact(good)), "DR server does not answer", "DR servers do not answer"))...)
+		found = append(found, ok("%s neighbours for the virtual addresses", plural(len(slices.Compact(good)), "DR server does not answer", "DR servers do not answer"))...)
 	}
 	return found
 }
 
+// answers says what a server does that should be silent.
+func answers(q host.Question) string {
+	by := "ARP"
+	if q.Addr.Is6() {
+		by = "neighbour solicitations"
+	}
+	return fmt.Sprintf("%s answers %s for %s", q.Server, by, q.Addr)
+}
+
 // inNetwork says whether an address is in a network of a device, so that others there
-// ask for it by ARP.
+// ask for it as for a neighbour.
 func (x *exam) inNetwork(device string, a netip.Addr) bool {
 	return slices.ContainsFunc(x.Facts.Devices, func(d host.Device) bool {
 		return d.Name == device && slices.ContainsFunc(d.Addresses, func(has host.Address) bool {

@@ -25,7 +25,7 @@
 // Nothing closes while an address that should be gone is not.
 //
 // A failure is told once, and tried again after a second, then after twice as long, up to
-// half a minute. A retry reads the kernel and goes over everything, as does one pass each
+// half a minute; a reload has it tried at once. A retry reads the kernel and goes over everything, as does one pass each
 // minute and, for addresses, whenever the kernel says that somebody else changed one.
 //
 // Nothing is opened and nothing removed before the first wishes: what an earlier process

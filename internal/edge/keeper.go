@@ -118,7 +118,7 @@ func (k *Keeper) Wish(w Wishes) {
 		k.pending.Changed = make(map[config.VSKey]*Wish, len(w.Changed))
 	}
 	maps.Copy(k.pending.Changed, w.Changed)
-	k.pending.Turn, k.pending.NFTables = w.Turn, w.NFTables
+	k.pending.Turn, k.pending.NFTables, k.pending.Anew = w.Turn, w.NFTables, k.pending.Anew || w.Anew
 	k.waiting = true
 	k.mu.Unlock()
 	ring(k.bell)
@@ -132,14 +132,14 @@ func ring(bell chan struct{}) {
 	}
 }
 
-// take empties the inbox into the goal.
-func (k *Keeper) take() {
+// take empties the inbox into the goal, and reports whether failures are to be tried anew.
+func (k *Keeper) take() (anew bool) {
 	k.mu.Lock()
 	w, some := k.pending, k.waiting
 	k.pending, k.waiting = Wishes{}, false
 	k.mu.Unlock()
 	if !some {
-		return
+		return false
 	}
 	k.known, k.turn = true, w.Turn
 	if old := k.nftables; (old == nil) != (w.NFTables == nil) || old != nil && *old != *w.NFTables {
@@ -149,6 +149,7 @@ func (k *Keeper) take() {
 	for key, wish := range w.Changed {
 		k.goal.set(key, wish)
 	}
+	return w.Anew
 }
 
 // idle says whether nothing is pending.

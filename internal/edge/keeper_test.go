@@ -367,3 +367,42 @@ func TestUnnoted(t *testing.T) {
 		}
 	})
 }
+
+// TestAnew: a reload has what fails tried at once, and with short pauses after that. What
+// works is not gone over.
+func TestAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine()
+		m.bad[addr(1)], m.guardErr, m.marksErr = errTest, errTest, errTest
+		r := newRig(m, nil).run(t)
+		r.wish(wishes{vs(1): announced(1)})
+		pass(20 * time.Second) // the next try is at 31s
+		m.taken()
+		anew := func() {
+			r.turn++
+			r.Wish(Wishes{Turn: r.turn, Anew: true})
+			synctest.Wait()
+		}
+		anew()
+		if got := m.taken(); !strings.Contains(got, "guard fails") || !strings.Contains(got, "sync 1") {
+			t.Errorf("did %q", got)
+		}
+		if rep := r.last(); rep.Turn != r.turn || len(rep.Failures) != 2 {
+			t.Errorf("report %+v", rep)
+		}
+		pass(time.Second)
+		if got := m.taken(); !strings.Contains(got, "sync 1") {
+			t.Errorf("a second later it did %q", got)
+		}
+		m.with(func() { m.bad, m.guardErr = map[netip.Addr]error{}, nil })
+		anew()
+		if rep := r.last(); len(rep.Failures) != 0 || rep.Announced != 1 {
+			t.Errorf("report %+v", rep)
+		}
+		m.taken()
+		anew()
+		if got := m.taken(); got != "" || r.last().Turn != r.turn {
+			t.Errorf("though all works it did %q; report %+v", got, r.last())
+		}
+	})
+}

@@ -19,9 +19,14 @@ type scope struct{ addresses, filter, retry bool }
 
 // pass is one way through: what opens, addresses, what closes.
 func (k *Keeper) pass(s scope) {
-	k.take()
+	anew := k.take()
 	if !k.known {
 		return // what is there is in use, for all that is known
+	}
+	if anew && k.failing() {
+		k.retry.Stop()
+		k.retrying, k.pause = false, firstPause
+		s = scope{addresses: true, filter: true}
 	}
 	k.begin()
 	k.open(s)

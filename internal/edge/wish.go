@@ -54,6 +54,8 @@ type Wishes struct {
 	Changed map[config.VSKey]*Wish
 	// NFTables is nftables_ipvs as it is now, nil for none.
 	NFTables *config.NFTables
+	// Anew: what fails is tried again at once. Somebody may have mended it.
+	Anew bool
 }
 
 // Report is how the machine is after the wishes of a turn were worked on.
@@ -72,7 +74,7 @@ type Report struct {
 // Failure is a feature that does not work for now. The rest of the daemon does.
 type Failure struct {
 	// Feature is the keyword that asked for it: "vip_device", "vip_guard",
-	// "nftables_ipvs".
+	// "nftables_ipvs", "check_via".
 	Feature string
 	Reason  string
 	Since   time.Time

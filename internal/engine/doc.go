@@ -107,6 +107,12 @@
 // passive or a service that came into the table or left it may change it; where nothing
 // of the machine is configured there is none, and nobody is called.
 //
+// An address that follows the quorum comes with it, also while servers that start as down
+// (alpha) have not been checked: quorum and hysteresis say how much it takes. To wait for all
+// first verdicts would keep the only director away for as long as one check is not able to
+// give one, and to wait for some time, vip_delay say, would seldom change anything, since first
+// checks are spread over warmup.
+//
 // Behind an announced address nothing drains before it is gone: the address goes in the
 // turn of its cause, and what follows (the sorry server, the drain of what a reload or
 // passive takes away) waits until that turn was reported and vip_delay after it, at most

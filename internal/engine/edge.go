@@ -23,6 +23,11 @@ type edging struct {
 	// turn is that of the last wishes, report the newest answer.
 	turn   uint64
 	report edge.Report
+	// pending: not all that is wished is reported, as it was published. anew: what fails is
+	// to be tried again.
+	pending, anew bool
+	// via is why check_via does not work, nil if it does.
+	via *edge.Failure
 	// nftables is what was handed over last.
 	nftables *config.NFTables
 	// dirty are the virtual servers whose wish may be another one; one that waits for
@@ -181,12 +186,14 @@ func (e *Engine) handOver(now time.Time) {
 	}
 	e.haunt(changed, now)
 	first := x.turn == 0 && e.opts.EdgeLeft
-	if nft := e.config.Global.NFTables; len(changed) == 0 && sameNFTables(nft, x.nftables) && !first {
+	anew := x.anew && len(x.report.Failures) > 0
+	x.anew = false
+	if nft := e.config.Global.NFTables; len(changed) == 0 && sameNFTables(nft, x.nftables) && !first && !anew {
 		return
 	}
 	x.turn, x.nftables = x.turn+1, e.config.Global.NFTables
 	e.headTouched = true
-	e.opts.Edge(edge.Wishes{Turn: x.turn, Changed: changed, NFTables: x.nftables})
+	e.opts.Edge(edge.Wishes{Turn: x.turn, Changed: changed, NFTables: x.nftables, Anew: anew})
 }
 
 func sameNFTables(a, b *config.NFTables) bool {
@@ -247,6 +254,32 @@ func familyIndex(v6 bool) int {
 		return 1
 	}
 	return 0
+}
+
+// owes reports whether the machine is not known to be as it is wished: something waits for
+// the table, or was not reported yet.
+func (x *edging) owes() bool {
+	return x.heard && (x.report.Turn < x.turn || len(x.dirty) > 0)
+}
+
+// noteOwed has it published when that changes.
+func (e *Engine) noteOwed() {
+	if x := &e.edge; x.owes() != x.pending {
+		x.pending = !x.pending
+		e.headTouched = true
+	}
+}
+
+type viaEvent struct{ failure *edge.Failure }
+
+// CheckVia tells the engine why check_via does not work, nil if it does. Anyone may call
+// it.
+func (e *Engine) CheckVia(failure *edge.Failure) { e.inbox.send(viaEvent{failure}) }
+
+func (ev viaEvent) handle(e *Engine) {
+	if was := e.edge.via; (was == nil) != (ev.failure == nil) || was != nil && *was != *ev.failure {
+		e.edge.via, e.headTouched = ev.failure, true
+	}
 }
 
 type edgeEvent struct{ edge.Report }

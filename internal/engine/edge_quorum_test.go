@@ -178,3 +178,43 @@ func TestAlwaysFollowsNoQuorum(t *testing.T) {
 		r.stop(nil)
 	})
 }
+
+// TestHysteresisSaysWhenAnAddressComes: with alpha, quorum 2 and hysteresis 1 have the
+// address wait for all three servers, and stay with the last of them. With a quorum of one,
+// which is the default, the first that passes brings it.
+func TestHysteresisSaysWhenAnAddressComes(t *testing.T) {
+	for name, tt := range map[string]struct {
+		quorum, hysteresis uint32
+		early              string
+	}{
+		"default":         {1, 0, "announce guard local 80/tcp"},
+		"with hysteresis": {2, 1, "guard local 80/tcp"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			edged(t, func(r *rig) {
+				cfg := withVIP(conf(1, 2, 3), config.VIPQuorum)
+				vs := cfg.VirtualServers[0]
+				vs.Quorum, vs.Hysteresis = tt.quorum, tt.hysteresis
+				for _, rs := range vs.RealServers {
+					rs.Checkers[0].Alpha = true
+				}
+				r.farm.set(3, checker.Failed, "refused")
+				r.start(cfg)
+				r.pass(time.Minute)
+				r.want("1:1 2:1")
+				r.wish(tt.early)
+				r.farm.set(3, checker.OK, "ok")
+				r.pass(time.Minute)
+				r.wish("announce guard local 80/tcp")
+				r.failing()
+				r.pass(time.Minute)
+				r.want("3:1")
+				r.wish("announce guard local 80/tcp")
+				r.farm.set(3, checker.Failed, "refused")
+				r.pass(time.Minute)
+				r.wish("guard local 80/tcp")
+				r.stop(nil)
+			})
+		})
+	}
+}

@@ -30,6 +30,7 @@ type ground struct {
 	// gone is when each address was last withdrawn.
 	gone map[netip.Addr]time.Time
 	nft  *config.NFTables
+	anew bool
 }
 
 func (g *ground) take(w edge.Wishes) {
@@ -40,7 +41,7 @@ func (g *ground) take(w edge.Wishes) {
 		panic(fmt.Sprintf("turn %d after %d", w.Turn, g.turn))
 	}
 	before := g.announced()
-	g.turn, g.nft = w.Turn, w.NFTables
+	g.turn, g.nft, g.anew = w.Turn, w.NFTables, w.Anew
 	for k, wish := range w.Changed {
 		if g.wishes[k] = wish; wish == nil {
 			delete(g.wishes, k)
@@ -472,6 +473,96 @@ func TestMissingAddressesAreTold(t *testing.T) {
 		}
 		if x, err := r.e.Explain(r.Context(), "192.0.2.1", target(1)); err != nil || !strings.Contains(x.Summary, "1 of the 1 addresses of its virtual server are not on vip0: 192.0.2.1, on eth0") {
 			r.Errorf("explained by %v, %v", x, err)
+		}
+		r.stop(nil)
+	})
+}
+
+// TestPendingUntilReported: who waits for a reload sees when the machine is not known to be
+// as it is wished, and what failed is tried again by it.
+func TestPendingUntilReported(t *testing.T) {
+	edged(t, func(r *rig) {
+		pending := func(want bool, when string) {
+			r.Helper()
+			synctest.Wait()
+			if s := r.e.Snapshot().Edge; s == nil || s.Pending != want {
+				r.Errorf("%s: %+v, want pending %v", when, s, want)
+			}
+		}
+		r.start(conf(1))
+		r.pass(time.Minute)
+		r.ground.stuck = true
+		r.reload(withVIP(conf(1), config.VIPAlways))
+		pending(true, "the reload has ended")
+		r.ground.report()
+		pending(false, "it is reported")
+
+		// An address that waits for its service is pending, one that waits for the quorum is not.
+		r.table.Fail(func(op ipvs.Op) error {
+			if op.Kind == ipvs.OpAddService {
+				return ipvs.NewError(op, 12)
+			}
+			return nil
+		})
+		other := withVIP(conf(1), config.VIPAlways)
+		other.VirtualServers[0].Key.Addr = netip.MustParseAddrPort("192.0.2.77:80")
+		for i := range other.VirtualServers[0].Entries {
+			other.VirtualServers[0].Entries[i].Addr = other.VirtualServers[0].Key.Addr
+		}
+		r.ground.stuck = false
+		done := make(chan struct{})
+		go func() { defer close(done); _, _ = r.e.ReloadTo(r.Context(), other) }()
+		pending(true, "the service is not written")
+		r.table.Fail(nil)
+		r.pass(time.Minute)
+		<-done
+		pending(false, "it is")
+		r.reload(withVIP(conf(1), config.VIPQuorum))
+		r.farm.set(1, checker.Failed, "refused")
+		r.pass(time.Minute)
+		r.wish("guard local 80/tcp")
+		pending(false, "the quorum is lost")
+
+		calls := func() int {
+			r.ground.mu.Lock()
+			defer r.ground.mu.Unlock()
+			return r.ground.calls
+		}
+		before := calls()
+		r.reload(withVIP(conf(1), config.VIPQuorum))
+		if n := calls() - before; n != 0 {
+			r.Errorf("%d wishes by a reload that changes nothing", n)
+		}
+		r.e.Edge(edge.Report{Turn: r.ground.turn, Failures: []edge.Failure{{Feature: "vip_guard", Reason: "no nf_tables"}}})
+		synctest.Wait()
+		r.ground.stuck = true
+		r.reload(withVIP(conf(1), config.VIPQuorum))
+		if n := calls() - before; n != 1 || !r.ground.anew {
+			r.Errorf("%d wishes by a reload after a failure, anew %v", n, r.ground.anew)
+		}
+		pending(true, "it is tried again")
+		r.ground.report()
+		pending(false, "it has been")
+		r.stop(nil)
+	})
+}
+
+// TestCheckViaIsTold beside what the machine reports, and without anything else around the
+// table.
+func TestCheckViaIsTold(t *testing.T) {
+	edged(t, func(r *rig) {
+		r.start(conf(1))
+		r.pass(time.Minute)
+		at := time.Now()
+		r.e.CheckVia(&edge.Failure{Feature: "check_via", Reason: "no route", Since: at})
+		synctest.Wait()
+		if s := r.e.Snapshot().Edge; s == nil || len(s.Failures) != 1 || s.Failures[0] != (EdgeFailure{"check_via", "no route", at}) || s.Pending {
+			r.Errorf("told %+v", s)
+		}
+		r.e.CheckVia(nil)
+		synctest.Wait()
+		if s := r.e.Snapshot().Edge; s != nil {
+			r.Errorf("told %+v", s)
 		}
 		r.stop(nil)
 	})

@@ -14,6 +14,8 @@ type Edge struct {
 	// else took away and was put back since the start.
 	Announced int    `json:"addresses_announced"`
 	Repaired  uint64 `json:"repaired"`
+	// Pending: not all that is wished of the machine is done and reported yet.
+	Pending bool `json:"pending,omitempty"`
 	// Failures are the features that do not work now.
 	Failures []EdgeFailure `json:"failures,omitempty"`
 }
@@ -73,12 +75,15 @@ func (e *Engine) toldVIP(vs *server) *VIP {
 
 // toldEdge is what is told of the machine as a whole, nil for nothing.
 func (e *Engine) toldEdge() *Edge {
-	if e.edge.turn == 0 {
+	if e.edge.turn == 0 && e.edge.via == nil {
 		return nil
 	}
 	r := &e.edge.report
-	told := &Edge{Announced: r.Announced, Repaired: r.Repaired}
+	told := &Edge{Announced: r.Announced, Repaired: r.Repaired, Pending: e.edge.pending}
 	for _, f := range r.Failures {
+		told.Failures = append(told.Failures, EdgeFailure{f.Feature, f.Reason, f.Since})
+	}
+	if f := e.edge.via; f != nil {
 		told.Failures = append(told.Failures, EdgeFailure{f.Feature, f.Reason, f.Since})
 	}
 	return told

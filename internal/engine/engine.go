@@ -471,6 +471,7 @@ func (e *Engine) turn(ctx context.Context) {
 		e.tickAt = now.Add(e.config.Global.DrainInterval)
 	}
 	e.handOver(now)
+	e.noteOwed()
 	e.saveOrders()
 	if e.tells(now) {
 		changed := len(e.touched) > 0 || e.allTouched || e.headTouched || e.tableTouched

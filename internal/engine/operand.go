@@ -27,8 +27,8 @@ const (
 
 // CommandError says that a command did nothing, and why.
 type CommandError struct {
-	Code    Code   `json:"code"`  // what kind of refusal it is
-	Message string `json:"error"` // why nothing was done
+	Code    Code   `json:"code,omitempty"` // what kind of refusal it is
+	Message string `json:"error"`          // why nothing was done
 	// Candidates are what may have been meant.
 	Candidates []string `json:"candidates,omitempty"`
 }

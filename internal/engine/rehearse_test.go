@@ -446,7 +446,7 @@ func TestRehearsalKnowsEveryField(t *testing.T) {
 		// the schedule, and what is worked out from the rest.
 		{reflect.TypeFor[Engine](), "opts log inbox config generation vss byKey uses applier values nextID runs hasty rules touched allTouched headTouched tableTouched moved owners moves notices decided local conn stuck flushed globalsDue globalsAt globalsErr syncing syncs original orders ordersDue holds passive edge after written portions memory operator marks marked saving stopping rehearsal started reload applied kernel backoff retryAt tickAt connected reconcile tally measures published running logAll labels reader trials syncCounters"},
 		{reflect.TypeFor[server](), "VirtualServer name since rs tasks shown marked place plain moveAt move suspended hold floorSince withheld vip told"},
-		{reflect.TypeFor[edging](), "on heard turn report nftables dirty waiting departing ended ghosts withdrawn reported"},
+		{reflect.TypeFor[edging](), "on heard turn report pending anew via nftables dirty waiting departing ended ghosts withdrawn reported"},
 		{reflect.TypeFor[vipState](), "addresses wish before gone lost stays"},
 		{reflect.TypeFor[ghost](), "vipState device guard mark mapped services"},
 		{reflect.TypeFor[passivity](), "on sources command"},

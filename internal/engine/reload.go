@@ -83,6 +83,7 @@ func (ev reloadEvent) handle(e *Engine) {
 	e.configure(p.to, p.labels)
 	e.generation++
 	e.globalsDue, e.globalsAt = true, time.Time{}
+	e.edge.anew = true
 	e.applier.ReportOnly(p.to.Global.Drift == config.DriftReport)
 	clear(e.rules)
 	var moved []fileEvent

@@ -77,10 +77,13 @@ func TestKernelAround(t *testing.T) {
 	loud.Sysctl(t, "net.ipv4.conf.all.arp_ignore", "0")
 	quiet.Sysctl(t, "net.ipv4.conf.all.arp_ignore", "1")
 	d := top.Director
+	loud.IP(t, "address add "+top.VIP6.String()+"/128 dev eth0 nodad")
 	for _, b := range top.Backends {
 		// The kernel knows a neighbour once it has sent to it.
-		if c, err := d.Dial(t.Context(), "tcp", b.Addr.String()+":9"); err == nil {
-			c.Close()
+		for _, a := range []netip.Addr{b.Addr, b.Addr6} {
+			if c, err := d.Dial(t.Context(), "tcp", netip.AddrPortFrom(a, 9).String()); err == nil {
+				c.Close()
+			}
 		}
 	}
 	d.IP(t, "rule add pref 77 fwmark 0x53000005/0xffff0000 lookup 9")
@@ -88,7 +91,7 @@ func TestKernelAround(t *testing.T) {
 	d.IP(t, "link add dum0 type dummy")
 	d.Run(t, "nft", "add table inet some; add chain inet some in { type filter hook input priority 7; policy drop; }; add chain inet some plain")
 	defer d.Run(t, "nft", "delete table inet some")
-	q := Query{Rules: true, Chains: true, Questions: []Question{{loud.Addr, top.VIP}, {quiet.Addr, top.VIP}, {netip.MustParseAddr("203.0.113.9"), top.VIP}}}
+	q := Query{Rules: true, Chains: true, Questions: []Question{{loud.Addr, top.VIP}, {quiet.Addr, top.VIP}, {netip.MustParseAddr("203.0.113.9"), top.VIP}, {loud.Addr6, top.VIP6}, {quiet.Addr6, top.VIP6}}}
 	for _, ask := range q.Questions {
 		q.Routes = append(q.Routes, ask.Server)
 	}
@@ -110,14 +113,16 @@ func TestKernelAround(t *testing.T) {
 	if i := slices.IndexFunc(f.Devices, func(d Device) bool { return d.Name == "dum0" }); i < 0 || !f.Devices[i].Dummy || f.Devices[i].Kind != "dummy" {
 		t.Errorf("devices %+v", f.Devices)
 	}
-	if a := f.Answers[q.Questions[0]]; !a.Yes || a.Unknown != "" {
-		t.Errorf("a server that answers: %+v", a)
-	}
-	if a := f.Answers[q.Questions[1]]; a.Yes || a.Unknown != "" {
-		t.Errorf("a server that is silent: %+v", a)
-	}
-	if a := f.Answers[q.Questions[2]]; a.Yes || a.Unknown == "" {
-		t.Errorf("a server that is nowhere: %+v", a)
+	for i, want := range []struct {
+		what string
+		Answer
+	}{
+		{"a server that answers", Answer{Yes: true}}, {"a server that is silent", Answer{}}, {"a server that is nowhere", Answer{Unknown: "there is no route to it"}},
+		{"a server that answers in IPv6", Answer{Yes: true}}, {"a server that is silent in IPv6", Answer{}},
+	} {
+		if a := f.Answers[q.Questions[i]]; a != want.Answer {
+			t.Errorf("%s: %+v, want %+v", want.what, a, want.Answer)
+		}
 	}
 }
 

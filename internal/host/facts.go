@@ -171,7 +171,8 @@ type Chain struct {
 	Drop bool
 }
 
-// Question asks a server whether an address is its own, as ARP tells it.
+// Question asks a server whether an address is its own, as ARP or Neighbour
+// Discovery tells it.
 type Question struct{ Server, Addr netip.Addr }
 
 // Answer is what came back.

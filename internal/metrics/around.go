@@ -7,7 +7,7 @@ import (
 )
 
 // features are those that can fail by themselves, as engine.EdgeFailure names them.
-var features = []string{"vip_device", "vip_guard", "nftables_ipvs"}
+var features = []string{"vip_device", "vip_guard", "nftables_ipvs", "check_via"}
 
 // around writes what goes with the services on the machine.
 func (e *encoder) around(s *engine.Snapshot) {

@@ -74,24 +74,45 @@ func index(vss []engine.VirtualServer) map[string][]int {
 	return names
 }
 
-// standing is the answer for one virtual server.
-type standing struct {
-	VirtualServer string    `json:"virtual_server"`
-	Label         string    `json:"label,omitempty"`
-	Protocol      string    `json:"protocol,omitempty"`
-	Status        int       `json:"status"`
-	Reason        string    `json:"reason"`
-	QuorumUp      bool      `json:"quorum_up"`
-	Alive         int64     `json:"alive_weight"`
-	Quorum        uint32    `json:"quorum"`
-	Since         time.Time `json:"since"`
+// Readiness is what /readyz answers as JSON.
+type Readiness struct {
+	// Ready: the director may be sent traffic. The answer's status is 200, else 503.
+	Ready  bool   `json:"ready"`
+	Reason string `json:"reason,omitempty"` // why it may not
+}
+
+// Standing is what /vs/NAME answers as JSON: whether a virtual server may be sent traffic.
+type Standing struct {
+	VirtualServer string `json:"virtual_server"` // keepalived's name of it
+	// Label is what its people call it.
+	Label string `json:"label,omitempty"`
+	// Protocol tells those apart that share a name; "" for a mark.
+	Protocol string `json:"protocol,omitempty"`
+	// Status is 200 if it may, else 503. It is the answer's, but for a list, whose is 200.
+	Status   int    `json:"status"`
+	Reason   string `json:"reason"`    // why it may, or may not
+	QuorumUp bool   `json:"quorum_up"` // enough weight is alive
+	// Alive is the weight that is alive, Quorum what it takes.
+	Alive  int64     `json:"alive_weight"`
+	Quorum uint32    `json:"quorum"`
+	Since  time.Time `json:"since"` // when quorum_up changed last
+}
+
+// Misnamed is what /vs/NAME answers as JSON if that is no virtual server's name, or that
+// of several.
+type Misnamed struct {
+	// Status is the answer's: 404 if there is none, 409 if there are several.
+	Status int    `json:"status"`
+	Error  string `json:"error"` // what is wrong with the name
+	// Candidates are the names of those that may be meant, with the protocol where it takes that.
+	Candidates []string `json:"candidates,omitempty"`
 }
 
 // stands judges one virtual server. A director that is passive is to get no traffic from
 // the first moment, though its services are still there.
-func (s *Server) stands(snap *engine.Snapshot, i int) standing {
+func (s *Server) stands(snap *engine.Snapshot, i int) Standing {
 	vs, passive := &snap.VirtualServers[i], snap.Passive != nil && snap.Passive.On
-	a := standing{VirtualServer: vs.Name, Label: vs.Label, Protocol: vs.Protocol, Status: http.StatusServiceUnavailable, QuorumUp: vs.QuorumUp, Alive: vs.Alive, Quorum: vs.Quorum, Since: vs.Since}
+	a := Standing{VirtualServer: vs.Name, Label: vs.Label, Protocol: vs.Protocol, Status: http.StatusServiceUnavailable, QuorumUp: vs.QuorumUp, Alive: vs.Alive, Quorum: vs.Quorum, Since: vs.Since}
 	closed := s.closed()
 	switch {
 	case closed != "":
@@ -171,10 +192,7 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 		code = http.StatusServiceUnavailable
 	}
 	if wantsJSON(r) {
-		answerJSON(w, code, struct {
-			Ready  bool   `json:"ready"`
-			Reason string `json:"reason,omitempty"`
-		}{why == "", why})
+		answerJSON(w, code, Readiness{why == "", why})
 		return
 	}
 	if why == "" {
@@ -219,7 +237,7 @@ func (s *Server) virtualServer(w http.ResponseWriter, r *http.Request) {
 // virtualServers lists all, with 200 whatever their state.
 func (s *Server) virtualServers(w http.ResponseWriter, r *http.Request, snap *engine.Snapshot) {
 	if wantsJSON(r) {
-		all := make([]standing, 0, len(snap.VirtualServers))
+		all := make([]Standing, 0, len(snap.VirtualServers))
 		for i := range snap.VirtualServers {
 			all = append(all, s.stands(snap, i))
 		}
@@ -240,11 +258,7 @@ func (s *Server) virtualServers(w http.ResponseWriter, r *http.Request, snap *en
 
 func (s *Server) notOne(w http.ResponseWriter, r *http.Request, code int, text string, candidates []string) {
 	if wantsJSON(r) {
-		answerJSON(w, code, struct {
-			Status     int      `json:"status"`
-			Error      string   `json:"error"`
-			Candidates []string `json:"candidates,omitempty"`
-		}{code, text, candidates})
+		answerJSON(w, code, Misnamed{code, text, candidates})
 		return
 	}
 	if len(candidates) > 0 {

@@ -76,7 +76,7 @@ func TestVirtualServersByEveryName(t *testing.T) {
 	} {
 		s.get(path).want(t, want.code, want.text)
 	}
-	var all []standing
+	var all []Standing
 	if err := json.Unmarshal([]byte(s.get("/vs/", "Accept", "application/json").body), &all); err != nil || len(all) != len(snap.VirtualServers) {
 		t.Errorf("%d virtual servers, %v", len(all), err)
 	}

@@ -111,6 +111,39 @@ func TestKernelEdgeRefused(t *testing.T) {
 	}
 }
 
+// TestKernelReloadWaitsForAddresses: sluice reload --wait returns when the address is on its
+// device, and says what keeps it away if it does not come there.
+func TestKernelReloadWaitsForAddresses(t *testing.T) {
+	b := newEdge(t, 1)
+	b.write(edgeGlobals() + virtual("VIP 80", "", 1))
+	b.Director.IP(t, "address add "+b.VIP.String()+"/32 dev front")
+	b.start()
+	b.until("1:1")
+	edged := edgeGlobals("#sluice vip_device "+device, "#sluice vip_guard on") + virtual("VIP 80", "#sluice vip_follow quorum", 1)
+
+	b.write(edged)
+	b.says(4, "not in place: vip_device "+device+": "+b.VIP.String()+" is on device front already", "reload", "--wait")
+
+	b.Director.IP(t, "address del "+b.VIP.String()+"/32 dev front")
+	b.says(0, "all is in place", "reload", "--wait")
+	if got := addresses(t, b.Director, device); got != b.VIP.String()+"/32" {
+		t.Errorf("the reload has ended, and %s has %q", device, got)
+	}
+
+	// What quorum keeps away is not waited for.
+	b.write(edged + virtual("198.51.100.11 80", "#sluice vip_follow quorum\n real_server RS1 9 {\n TCP_CHECK {\n connect_timeout 1\n retry 0\n }\n }"))
+	b.says(0, "all is in place", "reload", "--wait")
+	if got := addresses(t, b.Director, device); got != b.VIP.String()+"/32" {
+		t.Errorf("without the quorum %s has %q", device, got)
+	}
+
+	b.write(edgeGlobals() + virtual("VIP 80", "", 1))
+	b.says(0, "all is in place", "reload", "--wait")
+	if got := addresses(t, b.Director, device); got != "-" && got != "" {
+		t.Errorf("without vip_device %s has %q", device, got)
+	}
+}
+
 // unloadable keeps the kernel from having nftables until the test ends, in a guest that is
 // the tests' own.
 func unloadable(t *testing.T) {
