@@ -274,16 +274,8 @@ func (a *Applier) limit(k parkedKey) time.Duration {
 	if len(cs) > 0 && cs[0].vs.datagram(k.service) {
 		return cs[0].vs.UDPDrainTimeout
 	}
-	for _, c := range cs {
-		first := int32(-1)
-		for i := range c.vs.standFor(k.service, k.dest) {
-			if first < 0 || i < first {
-				first = i
-			}
-		}
-		if first >= 0 {
-			return c.vs.Servers[first].DrainTimeout
-		}
+	if c, i := a.speaks(k); c != nil {
+		return c.vs.Servers[i].DrainTimeout
 	}
 	if t, ok := a.limits[k]; ok && !a.datagram(k.service) {
 		return t
@@ -295,6 +287,23 @@ func (a *Applier) limit(k parkedKey) time.Duration {
 		return m.timeout
 	}
 	return 0
+}
+
+// speaks returns the real server whose drain_timeout counts for a destination: of the
+// first virtual server that has it, the first; nil if none has.
+func (a *Applier) speaks(k parkedKey) (*claim, int32) {
+	for _, c := range a.owners[k.service] {
+		first := int32(-1)
+		for i := range c.vs.standFor(k.service, k.dest) {
+			if first < 0 || i < first {
+				first = i
+			}
+		}
+		if first >= 0 {
+			return c, first
+		}
+	}
+	return nil, 0
 }
 
 // keepLimits remembers, before a configuration is replaced, which destinations have
@@ -319,7 +328,11 @@ func (a *Applier) keepLimitsOf(c *claim) {
 				continue
 			}
 			m.slots[slot].why = whyNone
-			if k := (parkedKey{s.ServiceKey, dk}); rs.DrainTimeout != c.vs.DrainTimeout {
+			k := parkedKey{s.ServiceKey, dk}
+			if speaker, n := a.speaks(k); speaker != c || int(n) != i {
+				continue
+			}
+			if rs.DrainTimeout != c.vs.DrainTimeout {
 				a.limits[k] = rs.DrainTimeout
 			} else if len(a.limits) > 0 {
 				delete(a.limits, k)
