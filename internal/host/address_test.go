@@ -149,6 +149,9 @@ func TestWatchAddressesTentative(t *testing.T) {
 	ns, other := testkit.NewNS(t, "tentative"), testkit.NewNS(t, "other")
 	ns.IP(t, "link add here type veth peer name there netns "+other.Path())
 	ns.Sysctl(t, "net.ipv6.conf.here.addr_gen_mode", "1") // no link-local address
+	// A namespace of a test has no duplicate address detection, but for this test.
+	ns.Sysctl(t, "net.ipv6.conf.all.accept_dad", "1")
+	ns.Sysctl(t, "net.ipv6.conf.here.accept_dad", "1")
 	other.IP(t, "link set there up", "addr add 2001:db8::66/64 dev there nodad")
 	ns.IP(t, "addr add 2001:db8::5/64 dev here") // the interface is down: tentative
 	told := watching(t, ns)

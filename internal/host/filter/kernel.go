@@ -86,6 +86,35 @@ func (k *kernel) generation() (uint32, error) {
 	return 0, errors.New("the kernel did not say the generation of its rule set")
 }
 
+// onePart is how many elements surely fit in one part of the kernel's answer.
+const onePart = 64
+
+// readElements reads a set until a reading shows nothing new. While the kernel moves a set
+// into a larger hash table, which it does for some time after elements were added, the
+// parts of one answer overlap and have gaps; what any of them shows is there, since
+// nothing is removed within a generation.
+func readElements(list func() ([]nftables.SetElement, error)) (map[string]string, error) {
+	const readings = 16
+	var all map[string]string
+	for range readings {
+		es, err := list()
+		if err != nil {
+			return nil, err
+		}
+		known := len(all)
+		if all == nil {
+			all = make(map[string]string, len(es))
+		}
+		for _, e := range es {
+			all[string(e.Key)] = string(e.Val)
+		}
+		if len(all) == known || len(es) <= onePart && len(all) == len(es) {
+			break
+		}
+	}
+	return all, nil
+}
+
 // read returns a table, nil if there is none.
 func (k *kernel) read(i id) (*table, error) {
 	c, err := k.conn(0, 0)
@@ -111,13 +140,8 @@ func (k *kernel) read(i id) (*table, error) {
 		if s.odd {
 			continue
 		}
-		list, err := c.GetSetElements(ks)
-		if err != nil {
+		if s.elements, err = readElements(func() ([]nftables.SetElement, error) { return c.GetSetElements(ks) }); err != nil {
 			return nil, err
-		}
-		s.elements = make(map[string]string, len(list))
-		for _, e := range list {
-			s.elements[string(e.Key)] = string(e.Val)
 		}
 	}
 	chains, err := c.ListChainsOfTableFamily(i.family)
