@@ -48,7 +48,7 @@ func backend(t testing.TB) uint16 {
 		}
 	}()
 	t.Cleanup(func() {
-		unix.Shutdown(fd, unix.SHUT_RDWR) //nolint:errcheck // accept does not return then, and the test shows it
+		unix.Shutdown(fd, unix.SHUT_RDWR) // accept does not return then, and the test shows it
 		<-done
 		unix.Close(fd)
 	})

@@ -125,7 +125,7 @@ func Run(ctx context.Context, plan Plan, log io.Writer) (*Results, error) {
 	steps := p.native()
 	if plan.Part == Guest {
 		for _, m := range []string{"ip_vs", "ip_vs_rr"} {
-			if out, err := exec.Command("modprobe", m).CombinedOutput(); err != nil && m == "ip_vs" {
+			if out, err := exec.CommandContext(ctx, "modprobe", m).CombinedOutput(); err != nil && m == "ip_vs" {
 				return nil, fmt.Errorf("modprobe ip_vs: %w: %s", err, out)
 			}
 		}

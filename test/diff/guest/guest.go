@@ -66,7 +66,7 @@ type Results struct {
 func Run(ctx context.Context, p Plan, log io.Writer) (*Results, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(p.Seconds*float64(time.Second)))
 	defer cancel()
-	if err := prepare(); err != nil {
+	if err := prepare(ctx); err != nil {
 		return nil, err
 	}
 	var all []*scenario.Scenario
@@ -182,10 +182,10 @@ func trouble(rec scenario.Run) string {
 var modules = []string{"ip_vs", "dummy", "ip_vs_rr", "ip_vs_wrr", "ip_vs_lc", "ip_vs_wlc", "ip_vs_fo", "ip_vs_ovf", "ip_vs_lblc",
 	"ip_vs_lblcr", "ip_vs_dh", "ip_vs_sh", "ip_vs_mh", "ip_vs_sed", "ip_vs_nq", "ip_vs_twos", "ip_vs_pe_sip"}
 
-func prepare() error {
+func prepare(ctx context.Context) error {
 	for _, m := range modules {
 		// Some kernels lack a scheduler; both daemons then miss it.
-		out, err := exec.Command("modprobe", m).CombinedOutput()
+		out, err := exec.CommandContext(ctx, "modprobe", m).CombinedOutput()
 		if err != nil && m == "ip_vs" {
 			return fmt.Errorf("modprobe ip_vs: %w: %s", err, out)
 		}

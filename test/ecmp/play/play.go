@@ -158,7 +158,7 @@ func Run(ctx context.Context, p Plan, log io.Writer) (*Results, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(p.Seconds*float64(time.Second)))
 	defer cancel()
 	for _, m := range modules {
-		if out, err := exec.Command("modprobe", m).CombinedOutput(); err != nil {
+		if out, err := exec.CommandContext(ctx, "modprobe", m).CombinedOutput(); err != nil {
 			return nil, fmt.Errorf("modprobe %s: %w: %s", m, err, out)
 		}
 	}

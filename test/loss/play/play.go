@@ -130,7 +130,7 @@ func Run(ctx context.Context, p Plan, log io.Writer) (*Results, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(p.Seconds*float64(time.Second)))
 	defer cancel()
 	for _, m := range modules {
-		if out, err := exec.Command("modprobe", m).CombinedOutput(); err != nil && m == "ip_vs" {
+		if out, err := exec.CommandContext(ctx, "modprobe", m).CombinedOutput(); err != nil && m == "ip_vs" {
 			return nil, fmt.Errorf("modprobe ip_vs: %w: %s", err, out)
 		}
 	}
