@@ -1,6 +1,7 @@
 // Package runner is what the programs have in common that play scenarios where there is
 // an ip_vs: their command line, the way to that place and back, and what is left of runs
-// that are not as they should be. They are test/diff, test/ecmp and test/loss.
+// that are not as they should be. They are test/diff, test/ecmp and test/loss; test/bench
+// prepares its guest by it.
 //
 // # Decisions
 //

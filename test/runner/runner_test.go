@@ -58,3 +58,13 @@ func TestKeywords(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 }
+
+func TestPrepare(t *testing.T) {
+	t.Parallel()
+	if _, err := Prepare(t.Context(), []string{"no_such_module"}, nil); err == nil || !strings.Contains(err.Error(), "modprobe no_such_module") {
+		t.Errorf("without one that is needed: %v", err)
+	}
+	if kernel, err := Prepare(t.Context(), nil, []string{"no_such_module"}); err != nil || kernel == "" || kernel != strings.TrimSpace(kernel) {
+		t.Errorf("without one that is wanted: %q, %v", kernel, err)
+	}
+}
