@@ -35,7 +35,7 @@ func TestManPage(t *testing.T) {
 	if err := man.Current("../../packaging/man/sluice.1", p.Bytes(), *update); err != nil {
 		t.Error(err)
 	}
-	if err := man.Lint(p.Bytes()); err != nil && !errors.Is(err, man.ErrNoGroff) {
+	if err := man.Lint(t.Context(), p.Bytes()); err != nil && !errors.Is(err, man.ErrNoGroff) {
 		t.Error(err)
 	}
 	plain := man.Plain(p.Bytes())

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -225,7 +226,7 @@ func fitting(lines []string, width, height int) []string {
 		lines = lines[:room]
 	}
 	out := make([]string, 0, len(lines)+1)
-	for _, l := range append(lines[:len(lines):len(lines)], last) {
+	for _, l := range append(slices.Clip(lines), last) {
 		if r := []rune(l); len(r) > width {
 			l = string(r[:max(width-1, 0)]) + "…"
 		}

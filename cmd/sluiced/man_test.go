@@ -46,7 +46,7 @@ func TestManPage(t *testing.T) {
 	if err := man.Current("../../packaging/man/sluiced.8", p.Bytes(), *update); err != nil {
 		t.Error(err)
 	}
-	if err := man.Lint(p.Bytes()); err != nil && !errors.Is(err, man.ErrNoGroff) {
+	if err := man.Lint(t.Context(), p.Bytes()); err != nil && !errors.Is(err, man.ErrNoGroff) {
 		t.Error(err)
 	}
 	plain := man.Plain(p.Bytes())

@@ -99,8 +99,7 @@ func modelFields(p *types.Package) map[types.Object]string {
 		if !ok {
 			return
 		}
-		for i := range s.NumFields() {
-			f := s.Field(i)
+		for f := range s.Fields() {
 			if f.Exported() && !f.Embedded() {
 				fields[f] = fmt.Sprintf("%s.%s", name, f.Name())
 				if _, anonymous := f.Type().(*types.Struct); anonymous {

@@ -17,7 +17,7 @@ func TestArchitecturePageNamesEveryPackage(t *testing.T) {
 	}
 	named := map[string]bool{}
 	var dir string // of the name before, in the same row
-	for _, line := range strings.Split(string(b), "\n") {
+	for line := range strings.SplitSeq(string(b), "\n") {
 		if !strings.HasPrefix(line, "| `") {
 			continue
 		}

@@ -177,8 +177,7 @@ func TestU07PanicIsCaughtCountedAndIsolated(t *testing.T) {
 			return time.Second
 		}
 		b.Add(Task{ID: 1, Judge: keep, Probe: probeFunc(func(context.Context) Outcome {
-			var none []Outcome
-			return none[b.Stats().Runs]
+			return []Outcome{}[b.Stats().Runs]
 		})})
 		b.Add(Task{ID: 2, Judge: keep, First: time.Millisecond, Probe: probeFunc(func(context.Context) Outcome {
 			runtime.Goexit()

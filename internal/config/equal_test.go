@@ -37,8 +37,8 @@ func full(v reflect.Value, n *int) {
 			full(v.Index(i), n)
 		}
 	case reflect.Struct:
-		for i := range v.NumField() {
-			full(v.Field(i), n)
+		for _, field := range v.Fields() {
+			full(field, n)
 		}
 	case reflect.String:
 		v.SetString(fmt.Sprint("s", *n))

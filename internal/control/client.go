@@ -170,7 +170,7 @@ func notDone(res *http.Response, body []byte) error {
 
 // unreadable is for an answer that is not what this release expects.
 func (c *Client) unreadable(err error) error {
-	return fmt.Errorf("the daemon's answer cannot be read: %w (%v)", ErrVersion, err)
+	return fmt.Errorf("the daemon's answer cannot be read: %w (%w)", ErrVersion, err)
 }
 
 // explain turns a failure of the transport into what an operator can act on.

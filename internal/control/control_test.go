@@ -71,7 +71,7 @@ func serve(t *testing.T, s *Server) {
 // sockPath is short: a socket's path has 107 bytes.
 func sockPath(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "sl")
+	dir, err := os.MkdirTemp("", "sl") //nolint:usetesting // its path is too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +194,7 @@ func TestRequestsAreBounded(t *testing.T) {
 	c := NewClient(path)
 	do := func(body io.Reader, header string) int {
 		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), "POST", "http://sluiced/v1/reload", body)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://sluiced/v1/reload", body)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -108,7 +108,7 @@ func bind(path string) (*socket, error) {
 		return nil, fmt.Errorf("something that is not a socket is there (%s)", fi.Mode())
 	default:
 		// A daemon that lost its lock file to somebody's rm still answers.
-		c, err := net.DialTimeout("unix", path, probeTimeout)
+		c, err := net.DialTimeout("unix", path, probeTimeout) //nolint:noctx // the limit is short
 		if err == nil {
 			c.Close()
 		}

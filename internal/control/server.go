@@ -89,8 +89,7 @@ func Answer(w http.ResponseWriter, v any) { answer(w, http.StatusOK, v) }
 // Refuse writes why nothing was done: an *engine.CommandError with its own status,
 // anything else with 503.
 func Refuse(w http.ResponseWriter, err error) {
-	var refusal *engine.CommandError
-	if errors.As(err, &refusal) {
+	if refusal, ok := errors.AsType[*engine.CommandError](err); ok {
 		answer(w, statusOf[refusal.Code], refusal)
 		return
 	}

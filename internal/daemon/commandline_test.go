@@ -36,7 +36,7 @@ func TestOverrule(t *testing.T) {
 func TestAddressChanges(t *testing.T) {
 	set := func(text string) map[netip.Addr]bool {
 		m := map[netip.Addr]bool{}
-		for _, a := range strings.Fields(text) {
+		for a := range strings.FieldsSeq(text) {
 			m[netip.MustParseAddr(a)] = true
 		}
 		return m

@@ -76,7 +76,7 @@ func TestO06SixReasons(t *testing.T) {
 	t.Cleanup(web.Close)
 	silent := testkit.Serve(t, "127.0.0.1:0", func(c net.Conn) { io.Copy(io.Discard, c) })
 	alert := testkit.Serve(t, "127.0.0.1:0", func(c net.Conn) {
-		tls.Server(c, &tls.Config{}).Handshake() //nolint:errcheck // no certificate: it ends by an alert
+		tls.Server(c, &tls.Config{}).Handshake() // no certificate: it ends by an alert
 	})
 
 	slow := httpCheck(config.HTTPGet, silent, "/slow")

@@ -149,8 +149,11 @@ func (t *table) copy(ctx context.Context) *ipvstest.Table {
 			err = mem.AddService(ctx, s.Service)
 		}
 		for _, d := range dests {
-			err = errors.Join(err, mem.AddDest(ctx, s.Service, d.Destination))
-			mem.SetCounters(s.ServiceKey, d.DestinationKey, d.Counters)
+			added := mem.AddDest(ctx, s.Service, d.Destination)
+			if added == nil {
+				added = mem.SetCounters(s.ServiceKey, d.DestinationKey, d.Counters)
+			}
+			err = errors.Join(err, added)
 		}
 		if err != nil {
 			t.log.Warn("Observing without one of the kernel's services", event.Key, event.KernelUnread, "service", s.ServiceKey.String(), "err", err)

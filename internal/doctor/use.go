@@ -160,12 +160,7 @@ func (u *use) remoteNAT(f config.Family) []string {
 
 func (u *use) with(methods ...config.Method) []string {
 	return u.whose(func(s server) bool {
-		for _, m := range methods {
-			if s.fwd.Method == m {
-				return true
-			}
-		}
-		return false
+		return slices.Contains(methods, s.fwd.Method)
 	})
 }
 

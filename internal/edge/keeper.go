@@ -276,7 +276,7 @@ func (k *Keeper) watch() {
 		cancel()
 		<-over
 		select {
-		case <-k.unheard: // it was about this one
+		case <-k.unheard: //nolint:errcheck // it was about this one
 		default:
 		}
 	}

@@ -3,7 +3,9 @@ package edge
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -186,9 +188,7 @@ func TestModel(t *testing.T) {
 			for _, turn := range script {
 				m.with(func() {
 					before = map[config.VSKey]*Wish{}
-					for key, w := range all {
-						before[key] = w
-					}
+					maps.Copy(before, all)
 					for key, w := range turn.changed {
 						if all[key] = w; w == nil {
 							delete(all, key)
@@ -260,12 +260,7 @@ func equalMaps[K, V comparable](a, b map[K]V) bool {
 }
 
 func has(list []netip.Addr, a netip.Addr) bool {
-	for _, b := range list {
-		if a == b {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(list, a)
 }
 
 // fresh says whether nobody announced an address.

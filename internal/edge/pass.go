@@ -2,6 +2,7 @@ package edge
 
 import (
 	"errors"
+	"maps"
 	"net/netip"
 
 	"github.com/sluice-lb/sluice/internal/event"
@@ -237,9 +238,7 @@ func (k *Keeper) move(s scope) bool {
 	for a := range delta {
 		delete(k.trouble, a)
 	}
-	for a, why := range missing {
-		k.trouble[a] = why
-	}
+	maps.Copy(k.trouble, missing)
 	k.tally(full, delta, missing)
 	return k.gone()
 }

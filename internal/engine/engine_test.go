@@ -283,12 +283,12 @@ func TestStaleVerdictIsIgnored(t *testing.T) {
 func TestR08ReloadBeforeTheFirstCheck(t *testing.T) {
 	for _, alpha := range []bool{false, true} {
 		in(t, func(r *rig) {
-			make := func() *config.Config {
+			fresh := func() *config.Config {
 				return each(conf(1), func(rs *config.RealServer) { rs.Checkers[0].Alpha = alpha })
 			}
-			r.start(make())
+			r.start(fresh())
 			before := r.content()
-			r.reload(make())
+			r.reload(fresh())
 			r.want(before)
 			if v := r.e.Snapshot().VirtualServers[0].RealServers[0].Checkers[0].Verdict; v != "unknown" {
 				t.Errorf("verdict %s", v)

@@ -35,7 +35,7 @@ func walk(t *testing.T, rnd *rand.Rand) {
 	r.start(holding(conf(configured...), time.Minute))
 	r.pass(11 * time.Second)
 	serving := func() bool {
-		for _, d := range strings.Fields(r.content()) {
+		for d := range strings.FieldsSeq(r.content()) {
 			var n, w int
 			if _, err := fmt.Sscanf(d, "%d:%d", &n, &w); err != nil {
 				t.Fatal(err)

@@ -34,7 +34,7 @@ func TestLabelReaches(t *testing.T) {
 		r.set(1, checker.Failed, "refused")
 		r.set(2, checker.Failed, "refused")
 		r.pass(20 * time.Second)
-		for _, line := range strings.Split(r.logged(), "\n") {
+		for line := range strings.SplitSeq(r.logged(), "\n") {
 			if strings.Contains(line, "vs=") != strings.Contains(line, `vs_label="web shop"`) {
 				t.Errorf("vs_label: %s", line)
 			}

@@ -80,8 +80,8 @@ func TestThirtyDays(t *testing.T) {
 			Probe: func(_ *config.Config, c *config.Checker) (checker.Probe, error) {
 				at := c.Conn.Target.String()
 				if pulses[at] == nil {
-					n := time.Duration(len(pulses))
-					pulses[at] = &pulse{took: n * 7 * time.Millisecond, flaps: n == 2, begun: time.Now(), every: map[time.Duration]int{}}
+					n := len(pulses)
+					pulses[at] = &pulse{took: time.Duration(7*n) * time.Millisecond, flaps: n == 2, begun: time.Now(), every: map[time.Duration]int{}}
 				}
 				return pulses[at], nil
 			},

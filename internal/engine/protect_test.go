@@ -140,7 +140,7 @@ func TestQ09FloorHoldsOnReloadAndAtStart(t *testing.T) {
 				serves := func(want string) {
 					t.Helper()
 					var got []string
-					for _, d := range strings.Fields(r.content()) {
+					for d := range strings.FieldsSeq(r.content()) {
 						if !strings.HasSuffix(d, ":0") {
 							got = append(got, d)
 						}

@@ -272,12 +272,12 @@ func TestU04AdoptedServiceIsNeverEmpty(t *testing.T) {
 // healthy one by the next process.
 func TestOnFailureDrainOverARestart(t *testing.T) {
 	in(t, func(r *rig) {
-		make := func() *config.Config {
+		fresh := func() *config.Config {
 			cfg := conf(1, 2)
 			cfg.VirtualServers[0].OnFailure = config.OnFailureDrain
 			return cfg
 		}
-		r.start(make())
+		r.start(fresh())
 		r.pass(20 * time.Second)
 		r.connections(1, 3)
 		r.farm.set(1, checker.Failed, "refused")
@@ -288,7 +288,7 @@ func TestOnFailureDrainOverARestart(t *testing.T) {
 			t.Errorf("state %s", rs.State)
 		}
 		r.crash()
-		r.start(make())
+		r.start(fresh())
 		r.want("1:0 2:1")
 		r.pass(20 * time.Second)
 		r.want("1:0 2:1")

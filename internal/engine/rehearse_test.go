@@ -206,6 +206,7 @@ func (l *life) meddle(h happening) {
 	stranger := ipvs.Destination{DestinationKey: ipvs.DestinationKey{Addr: netip.MustParseAddr("10.9.9.9"), Port: 80}, Weight: 1}
 	switch {
 	case h.What == "drift" && h.N%5 == 0:
+		l.idle(s, dests...)
 		_ = l.table.DelService(l.Context(), s)
 	case h.What == "drift" && h.N%5 == 1:
 		_ = l.table.AddDest(l.Context(), s, stranger)
@@ -216,11 +217,23 @@ func (l *life) meddle(h happening) {
 	case h.What == "connections":
 		_ = l.table.SetCounters(s.ServiceKey, dests[h.RS%len(dests)].DestinationKey, ipvs.Counters{Active: uint32(h.N % 4), Inactive: uint32(h.N % 3)})
 	case h.N%5 == 3:
-		_ = l.table.DelDest(l.Context(), s, dests[h.RS%len(dests)].Destination)
+		d := dests[h.RS%len(dests)]
+		l.idle(s, d)
+		_ = l.table.DelDest(l.Context(), s, d.Destination)
 	default:
 		d := dests[h.RS%len(dests)].Destination
 		d.Weight = uint32(h.N % 4)
 		_ = l.table.SetDest(l.Context(), s, d)
+	}
+}
+
+// idle ends the connections of what somebody else deletes: the kernel gives them back to
+// a destination that is added again, and until then no plan can see them.
+func (l *life) idle(s ipvs.Service, dests ...ipvs.DestinationInfo) {
+	for _, d := range dests {
+		if err := l.table.SetCounters(s.ServiceKey, d.DestinationKey, ipvs.Counters{}); err != nil {
+			l.Fatal(err)
+		}
 	}
 }
 

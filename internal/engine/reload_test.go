@@ -198,7 +198,7 @@ func TestReloadPlansAgain(t *testing.T) {
 // another value.
 func TestTrackFileOfAnotherPath(t *testing.T) {
 	in(t, func(r *rig) {
-		make := func(path string) *config.Config {
+		fresh := func(path string) *config.Config {
 			cfg := each(conf(1, 2), func(rs *config.RealServer) {
 				rs.TrackFiles = []config.TrackFileUse{{Name: "maintenance"}}
 			})
@@ -206,18 +206,18 @@ func TestTrackFileOfAnotherPath(t *testing.T) {
 			cfg.TrackFiles = []*config.TrackFile{{Name: "maintenance", Path: path}}
 			return cfg
 		}
-		r.start(make("/a"))
+		r.start(fresh("/a"))
 		r.pass(20 * time.Second)
 		r.want("1:1 2:1")
 		r.files["maintenance"] = 1
-		r.reload(make("/b"))
+		r.reload(fresh("/b"))
 		r.want("1:0 2:1")
 		if f := r.e.Snapshot().VirtualServers[0].RealServers[0].TrackFiles[0]; f.Path != "/b" || f.Value != 1 {
 			t.Errorf("status shows %+v", f)
 		}
 		r.e.FileValue("maintenance", 0)
 		r.want("1:1 2:1")
-		r.reload(make("/b"))
+		r.reload(fresh("/b"))
 		r.want("1:1 2:1")
 	})
 }
@@ -225,7 +225,7 @@ func TestTrackFileOfAnotherPath(t *testing.T) {
 // TestSSLOfAReload: the client side of all SSL_GET is not in any virtual server's
 // configuration.
 func TestSSLOfAReload(t *testing.T) {
-	make := func(ca string) *config.Config {
+	fresh := func(ca string) *config.Config {
 		cfg := many(2, 2)
 		cfg.SSL = &config.SSL{CA: ca}
 		c := cfg.VirtualServers[1].RealServers[0].Checkers[0]
@@ -233,13 +233,13 @@ func TestSSLOfAReload(t *testing.T) {
 		return cfg
 	}
 	sched := &counting{}
-	e, _ := still(t, make("/a"), sched)
+	e, _ := still(t, fresh("/a"), sched)
 	sched.counts = counts{}
-	e.change(t, planned(e.running.Load(), make("/a")))
+	e.change(t, planned(e.running.Load(), fresh("/a")))
 	if sched.counts != (counts{}) {
 		t.Errorf("the same CA: %+v", sched.counts)
 	}
-	e.change(t, planned(e.running.Load(), make("/b")))
+	e.change(t, planned(e.running.Load(), fresh("/b")))
 	if sched.counts != (counts{updated: 1}) {
 		t.Errorf("another CA: %+v", sched.counts)
 	}
@@ -248,7 +248,7 @@ func TestSSLOfAReload(t *testing.T) {
 // TestX06ReloadReadsTheCAAgain: the file of a check that verifies may have other
 // issuers by now, though nothing is changed in the configuration.
 func TestX06ReloadReadsTheCAAgain(t *testing.T) {
-	make := func(verify bool) *config.Config {
+	fresh := func(verify bool) *config.Config {
 		cfg := many(2, 2)
 		c := cfg.VirtualServers[1].RealServers[0].Checkers[0]
 		c.Kind, c.HTTP = config.SSLGet, &config.HTTP{TLS: &config.TLS{Verify: verify, CA: "/ca.pem"}}
@@ -256,9 +256,9 @@ func TestX06ReloadReadsTheCAAgain(t *testing.T) {
 	}
 	for verify, want := range map[bool]counts{false: {}, true: {updated: 1}} {
 		sched := &counting{}
-		e, _ := still(t, make(verify), sched)
+		e, _ := still(t, fresh(verify), sched)
 		sched.counts = counts{}
-		e.change(t, planned(e.running.Load(), make(verify)))
+		e.change(t, planned(e.running.Load(), fresh(verify)))
 		if sched.counts != want {
 			t.Errorf("tls_verify %t: %+v, want %+v", verify, sched.counts, want)
 		}

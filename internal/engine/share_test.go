@@ -406,10 +406,10 @@ func TestSharedRunIsNotHeldBySuspended(t *testing.T) {
 // their way, and retries go on.
 func TestShareChecksByReload(t *testing.T) {
 	in(t, func(r *rig) {
-		make := func() *config.Config {
+		fresh := func() *config.Config {
 			return eachCheck(common(5, 2), func(_ int, c *config.Checker) { c.Retry = 1 })
 		}
-		r.start(make())
+		r.start(fresh())
 		r.farm.set(1, checker.Failed, "refused")
 		r.pass(20 * time.Second)
 		round := func(want int) {
@@ -425,12 +425,12 @@ func TestShareChecksByReload(t *testing.T) {
 			}
 		}
 		round(2)
-		r.reload(separate(make()))
+		r.reload(separate(fresh()))
 		if n := r.probed(); n != 0 {
 			t.Errorf("the reload made %d probes", n)
 		}
 		round(10)
-		r.reload(make())
+		r.reload(fresh())
 		round(2)
 		r.farm.set(1, checker.OK, "")
 		r.pass(10 * time.Second)

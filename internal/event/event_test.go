@@ -88,7 +88,7 @@ func TestWhatIsAnEvent(t *testing.T) {
 	log.WithGroup("g").With("a", 1).WithGroup("h").Warn("groups", "vs", "in a group", slog.Group("i", "b", 2), slog.Group("", "c", 3), Key, "of the group")
 	log.WithGroup("").Warn("no group", "b", true)
 	log.Log(t.Context(), slog.LevelWarn+1, "between")
-	log.Warn("values", "v", valuer{}, slog.Attr{})
+	log.Warn("values", "v", valuer{}, slog.Attr{}) //nolint:sloglint // both are read
 	type fact struct {
 		Kind                            Kind
 		Level, Message, VS, RS, Details string

@@ -119,12 +119,12 @@ func Next(old *VirtualServer, cfg *config.VirtualServer, trust Trust, values Val
 	return vs, vs.evaluate()
 }
 
-// MatchCheckers pairs each new checker with the first unused old one that asks the
-// same: the result has, for each new index, the old index or -1.
-func MatchCheckers(old, new []*config.Checker) []int {
-	match := make([]int, len(new))
+// MatchCheckers pairs each fresh checker with the first unused old one that asks the
+// same: the result has, for each fresh index, the old index or -1.
+func MatchCheckers(old, fresh []*config.Checker) []int {
+	match := make([]int, len(fresh))
 	used := make([]bool, len(old))
-	for i, c := range new {
+	for i, c := range fresh {
 		match[i] = -1
 		for j, o := range old {
 			if !used[j] && o.AsksSame(c) {

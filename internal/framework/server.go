@@ -3,6 +3,7 @@ package framework
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/sluice-lb/sluice/internal/config"
@@ -175,12 +176,7 @@ func (rs *RealServer) computePassing() bool {
 func (rs *RealServer) Unverified() bool { return !rs.passing && !rs.failing }
 
 func (rs *RealServer) anyDown() bool {
-	for _, v := range rs.Checkers {
-		if v == Down {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(rs.Checkers, Down)
 }
 
 // computeWeight sums the configured weight and every contribution, as facts 4.13

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 )
@@ -84,11 +85,8 @@ func (l loader) load(ctx context.Context) error {
 // failed adds what to do to what went wrong.
 func (l loader) failed(err error) error {
 	hint := "install the kernel's module package, or run: modprobe " + l.name
-	for _, m := range l.marks {
-		if exists(m) {
-			hint = "this is a container: run modprobe " + l.name + " on the host"
-			break
-		}
+	if slices.ContainsFunc(l.marks, exists) {
+		hint = "this is a container: run modprobe " + l.name + " on the host"
 	}
 	return fmt.Errorf("load the %s module: %w; %s", l.name, err, hint)
 }

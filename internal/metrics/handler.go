@@ -74,7 +74,7 @@ func (u unhurried) Write(b []byte) (int, error) {
 
 // acceptsGzip reads an Accept-Encoding.
 func acceptsGzip(header string) bool {
-	for _, part := range strings.Split(header, ",") {
+	for part := range strings.SplitSeq(header, ",") {
 		name, rest, _ := strings.Cut(part, ";")
 		if !strings.EqualFold(strings.TrimSpace(name), "gzip") {
 			continue

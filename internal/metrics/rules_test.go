@@ -57,12 +57,12 @@ func names(t *testing.T, file string) {
 	t.Helper()
 	text := comments.ReplaceAllString(readFile(t, file), "")
 	// ALERTS has two of its own.
-	all, any := known(t), map[string]bool{"alertname": true, "severity": true}
+	all, recorded := known(t), map[string]bool{"alertname": true, "severity": true}
 	for _, labels := range all {
-		maps.Copy(any, labels)
+		maps.Copy(recorded, labels)
 	}
 	for _, m := range recordName.FindAllStringSubmatch(readFile(t, rulesFile), -1) {
-		all[m[1]] = any
+		all[m[1]] = recorded
 	}
 	used := metricName.FindAllString(text, -1)
 	if len(used) < 20 {
@@ -88,12 +88,12 @@ func names(t *testing.T, file string) {
 		}
 	}
 	label := func(l string) {
-		if l = strings.TrimSpace(l); l != "" && l != "value" && !any[l] {
+		if l = strings.TrimSpace(l); l != "" && l != "value" && !recorded[l] {
 			t.Errorf("%s: no metric has a label %s", file, l)
 		}
 	}
 	for _, m := range grouping.FindAllStringSubmatch(text, -1) {
-		for _, l := range strings.Split(m[1], ",") {
+		for l := range strings.SplitSeq(m[1], ",") {
 			label(l)
 		}
 	}

@@ -19,7 +19,7 @@ type line struct {
 	running bool
 }
 
-func newQueue(max int) *queue { return &queue{max: max, lines: map[string]*line{}} }
+func newQueue(most int) *queue { return &queue{max: most, lines: map[string]*line{}} }
 
 // put appends a notice and removes the one about the same subject that waits. It
 // is false if there is no room.

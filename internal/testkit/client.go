@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -439,12 +440,8 @@ func (s *Short) Report() ShortReport {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := ShortReport{OK: s.report.OK, By: map[string]int{}, Losses: map[Loss]int{}, FirstErr: s.report.FirstErr, Slowest: s.report.Slowest}
-	for k, v := range s.report.By {
-		r.By[k] = v
-	}
-	for k, v := range s.report.Losses {
-		r.Losses[k] = v
-	}
+	maps.Copy(r.By, s.report.By)
+	maps.Copy(r.Losses, s.report.Losses)
 	return r
 }
 

@@ -41,9 +41,9 @@ func TestKernelTestkitDR(t *testing.T) {
 func proveTopology(t *testing.T, top *Topology, option, method string) {
 	d := top.Director
 	vip := balance(t, top, 80, option, top.Backends...)
-	var real [2]string
+	var reals [2]string
 	for i, b := range top.Backends {
-		real[i] = fmt.Sprintf("%s:80", b.Addr)
+		reals[i] = fmt.Sprintf("%s:80", b.Addr)
 		NewEcho(t, b.NS, ":80")
 	}
 	d.Sysctl(t, "net.ipv4.vs.expire_nodest_conn", "1")
@@ -55,8 +55,8 @@ func proveTopology(t *testing.T, top *Topology, option, method string) {
 	}
 
 	table := Table{{Key: "tcp " + vip, Scheduler: "rr", Dests: []Dest{
-		{Addr: netip.MustParseAddrPort(real[0]), Method: method, Weight: 1},
-		{Addr: netip.MustParseAddrPort(real[1]), Method: method, Weight: 1},
+		{Addr: netip.MustParseAddrPort(reals[0]), Method: method, Weight: 1},
+		{Addr: netip.MustParseAddrPort(reals[1]), Method: method, Weight: 1},
 	}}}
 	if diff := cmp.Diff(table, ReadTable(t, d), addrs()); diff != "" {
 		t.Errorf("ipvsadm's table (-want +got):\n%s", diff)
@@ -77,12 +77,12 @@ func proveTopology(t *testing.T, top *Topology, option, method string) {
 			established[c.Dest.String()]++
 		}
 	}
-	if diff := cmp.Diff(map[string]int{real[0]: 3, real[1]: 3}, established); diff != "" {
+	if diff := cmp.Diff(map[string]int{reals[0]: 3, reals[1]: 3}, established); diff != "" {
 		t.Errorf("connections by destination (-want +got):\n%s", diff)
 	}
 
 	// Weight 0 keeps what is established and sends nothing new.
-	d.Run(t, "ipvsadm", "-e", "-t", vip, "-r", real[0], option, "-w", "0")
+	d.Run(t, "ipvsadm", "-e", "-t", vip, "-r", reals[0], option, "-w", "0")
 	long.Settle(t)
 	if diff := cmp.Diff(want, long.Report()); diff != "" {
 		t.Errorf("after weight 0 (-want +got):\n%s", diff)
@@ -92,7 +92,7 @@ func proveTopology(t *testing.T, top *Topology, option, method string) {
 	}
 
 	// Deleting it resets them: a loss that the client must count.
-	d.Run(t, "ipvsadm", "-d", "-t", vip, "-r", real[0])
+	d.Run(t, "ipvsadm", "-d", "-t", vip, "-r", reals[0])
 	long.Settle(t)
 	want = LongReport{Opened: 6, Kept: 3, KeptBy: map[string]int{"b2": 3}, LostBy: map[string]int{"b1": 3}, Losses: map[Loss]int{Reset: 3}}
 	if diff := cmp.Diff(want, long.Report()); diff != "" {

@@ -133,7 +133,7 @@ func (p *Process) wait(within time.Duration, where look, pattern *regexp.Regexp)
 			return line, nil
 		}
 		if done == nil {
-			return "", fmt.Errorf("ended (%v) without a line that matches %q", p.err, pattern)
+			return "", fmt.Errorf("ended with status %d without a line that matches %q", exitStatus(p.err), pattern)
 		}
 		select {
 		case <-changed:

@@ -2,6 +2,7 @@ package testkit
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -10,6 +11,8 @@ import (
 // Stage is a T for programs: a failure ends what is played on it, not the program.
 // The zero value is an empty stage.
 type Stage struct {
+	// Log is told failures and logs at once; nil is for who looks at the end.
+	Log io.Writer
 	// Failures are what Errorf and Fatalf were told.
 	Failures []string
 	cleanups []func()
@@ -38,12 +41,17 @@ func (t *Stage) Play(fn func()) {
 // Helper implements T.
 func (t *Stage) Helper() {}
 
-// Logf is told what a process printed, which whoever plays keeps anyway.
-func (t *Stage) Logf(string, ...any) {}
+// Logf is told what a process printed, which who has no Log keeps anyway.
+func (t *Stage) Logf(format string, args ...any) {
+	if t.Log != nil {
+		fmt.Fprintf(t.Log, format+"\n", args...)
+	}
+}
 
 // Errorf implements T.
 func (t *Stage) Errorf(format string, args ...any) {
 	t.Failures = append(t.Failures, strings.TrimSpace(fmt.Sprintf(format, args...)))
+	t.Logf(format, args...)
 }
 
 // Fatalf implements T.

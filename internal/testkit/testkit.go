@@ -64,7 +64,7 @@ var loadIPVS = sync.OnceValue(func() error {
 	if _, statErr := os.Stat("/proc/net/ip_vs"); statErr == nil {
 		return nil
 	}
-	return fmt.Errorf("no ip_vs: modprobe: %v: %s", err, out)
+	return fmt.Errorf("no ip_vs: modprobe: %w: %s", err, out)
 })
 
 // leakExit is the status of a test binary whose tests passed and leaked.

@@ -30,8 +30,8 @@ func WriteInit(tf *config.TrackFile) error {
 }
 
 func writeInit(path string, value int64, overwrite bool) error {
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
 	}
 	switch fi, err := os.Lstat(path); {
 	case errors.Is(err, fs.ErrNotExist):

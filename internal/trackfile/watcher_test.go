@@ -3,7 +3,6 @@ package trackfile
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -428,7 +427,7 @@ func TestPollFindsWhatNoEventTells(t *testing.T) {
 func TestManyFiles(t *testing.T) {
 	dir := t.TempDir()
 	r := newRig(t)
-	r.w.log = slog.New(slog.NewTextHandler(io.Discard, nil))
+	r.w.log = slog.New(slog.DiscardHandler)
 	var files []File
 	for i := range 1000 {
 		files = append(files, File{fmt.Sprint(i), filepath.Join(dir, fmt.Sprint(i))})

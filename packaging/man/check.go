@@ -2,6 +2,7 @@ package man
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -25,17 +26,20 @@ func Current(path string, page []byte, update bool) error {
 var ErrNoGroff = errors.New("groff is not installed: apt-get install groff-base")
 
 // Lint returns an error with what groff warns of.
-func Lint(page []byte) error {
+func Lint(ctx context.Context, page []byte) error {
 	groff, err := exec.LookPath("groff")
 	if err != nil {
 		return ErrNoGroff
 	}
-	cmd := exec.Command(groff, "-man", "-Tutf8", "-ww")
+	cmd := exec.CommandContext(ctx, groff, "-man", "-Tutf8", "-ww")
 	cmd.Stdin = bytes.NewReader(page)
 	var complaints bytes.Buffer
 	cmd.Stderr = &complaints
-	if err := cmd.Run(); err != nil || complaints.Len() > 0 {
-		return fmt.Errorf("groff: %v\n%s", err, complaints.Bytes())
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("groff: %w\n%s", err, complaints.Bytes())
+	}
+	if complaints.Len() > 0 {
+		return fmt.Errorf("groff: %s", complaints.Bytes())
 	}
 	return nil
 }

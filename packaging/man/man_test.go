@@ -55,7 +55,7 @@ func TestManPageOfTheConfiguration(t *testing.T) {
 
 func lint(t *testing.T, page []byte) {
 	t.Helper()
-	switch err := Lint(page); {
+	switch err := Lint(t.Context(), page); {
 	case errors.Is(err, ErrNoGroff):
 		t.Log(err)
 	case err != nil:

@@ -102,10 +102,10 @@ func (s *netlinkSocket) send(b []byte) error {
 func (t *transfer) send(fd uintptr) bool {
 	for {
 		t.err = unix.Sendto(int(fd), t.b, unix.MSG_DONTWAIT, kernelAddr)
-		switch t.err {
-		case unix.EINTR:
+		switch {
+		case errors.Is(t.err, unix.EINTR):
 			continue
-		case unix.EAGAIN:
+		case errors.Is(t.err, unix.EAGAIN):
 			return false
 		}
 		return true
@@ -119,9 +119,9 @@ func (s *netlinkSocket) receive(b []byte, wait bool) (int, error) {
 	switch {
 	case err != nil:
 		return 0, err
-	case s.rx.err == unix.EAGAIN:
+	case errors.Is(s.rx.err, unix.EAGAIN):
 		return 0, errNothing
-	case s.rx.err == unix.ENOBUFS:
+	case errors.Is(s.rx.err, unix.ENOBUFS):
 		return 0, errOverrun
 	case s.rx.err != nil:
 		return 0, os.NewSyscallError("recvfrom", s.rx.err)
@@ -135,10 +135,10 @@ func (t *transfer) receive(fd uintptr) bool {
 	for {
 		var from unix.Sockaddr
 		t.n, from, t.err = unix.Recvfrom(int(fd), t.b, unix.MSG_DONTWAIT|unix.MSG_TRUNC)
-		switch t.err {
-		case unix.EINTR:
+		switch {
+		case errors.Is(t.err, unix.EINTR):
 			continue
-		case unix.EAGAIN:
+		case errors.Is(t.err, unix.EAGAIN):
 			return !t.wait
 		}
 		if sa, ok := from.(*unix.SockaddrNetlink); t.err == nil && ok && sa.Pid != 0 {

@@ -20,15 +20,18 @@ import (
 )
 
 func main() {
-	t := &stage{}
-	os.Exit(t.run(play))
+	t := &testkit.Stage{Log: os.Stderr}
+	t.Play(func() { play(t) })
+	if t.Failed() {
+		os.Exit(1)
+	}
 }
 
 // patience bounds each wait.
 const patience = 40 * time.Second
 
 // play is the demonstration.
-func play(t *stage) {
+func play(t *testkit.Stage) {
 	s := newShow(t)
 	s.step("A pool of three web servers on %s, checked each second; a fourth machine is the sorry server.", s.vip)
 	s.print(s.conf)
@@ -95,7 +98,7 @@ func play(t *stage) {
 
 // show is the cast: a director, clients, four backends and the daemon.
 type show struct {
-	*stage
+	*testkit.Stage
 	top              *testkit.Topology
 	director         *testkit.NS
 	vip              string
@@ -107,9 +110,9 @@ type show struct {
 	steps            int
 }
 
-func newShow(t *stage) *show {
+func newShow(t *testkit.Stage) *show {
 	top := testkit.NewNAT(t, 4)
-	s := &show{stage: t, top: top, director: top.Director, vip: top.VIP.String() + ":80", dir: t.TempDir()}
+	s := &show{Stage: t, top: top, director: top.Director, vip: top.VIP.String() + ":80", dir: t.TempDir()}
 	for _, b := range top.Backends {
 		s.echo = append(s.echo, testkit.NewEcho(t, b.NS, ":80"))
 	}

@@ -25,7 +25,7 @@ type candidate struct {
 
 // load reads the scenarios and configurations that the options choose. All that is
 // wrong with them is reported.
-func load(o options) ([]candidate, error) {
+func (o *options) load() ([]candidate, error) {
 	files, err := filepath.Glob(filepath.Join(o.scenarios, "*.txtar"))
 	if err != nil {
 		return nil, err
@@ -34,7 +34,7 @@ func load(o options) ([]candidate, error) {
 	var errs []error
 	for _, f := range files {
 		name := strings.TrimSuffix(filepath.Base(f), ".txtar")
-		if !o.run.MatchString(name) {
+		if !o.Run.MatchString(name) {
 			continue
 		}
 		b, err := os.ReadFile(f)
@@ -46,11 +46,11 @@ func load(o options) ([]candidate, error) {
 			errs = append(errs, err)
 			continue
 		}
-		if s.Quick || !o.quick {
+		if s.Quick || !o.Quick {
 			all = append(all, candidate{s: s, archive: b})
 		}
 	}
-	configs, err := loadConfigs(o)
+	configs, err := o.loadConfigs()
 	errs = append(errs, err)
 	if all = append(all, configs...); len(all) == 0 {
 		errs = append(errs, fmt.Errorf("no scenario in %s matches", o.scenarios))
@@ -91,8 +91,8 @@ func deviceCommands(config []byte) string {
 
 // loadConfigs makes a scenario of each configuration; there are none without the
 // folder. What is known to differ stands in a file beside the scenarios.
-func loadConfigs(o options) ([]candidate, error) {
-	if o.configs == "" || o.quick {
+func (o *options) loadConfigs() ([]candidate, error) {
+	if o.configs == "" || o.Quick {
 		return nil, nil
 	}
 	if _, err := os.Stat(o.configs); errors.Is(err, fs.ErrNotExist) {
@@ -127,7 +127,7 @@ func loadConfigs(o options) ([]candidate, error) {
 			errs = append(errs, err)
 			continue
 		}
-		if o.run.MatchString(s.Name) {
+		if o.Run.MatchString(s.Name) {
 			all = append(all, candidate{s: s, archive: archive, number: number})
 		}
 	}

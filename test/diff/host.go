@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -22,8 +21,11 @@ import (
 const reserve = 2 * time.Minute
 
 // onHost prepares, boots the guest, and judges.
-func onHost(ctx context.Context, o options, out io.Writer) error {
-	all, err := load(o)
+func (o *options) onHost(ctx context.Context, out io.Writer) error {
+	if o.Update && !o.whole() {
+		return errors.New("-update takes all scenarios: leave -run and -quick out")
+	}
+	all, err := o.load()
 	if err != nil {
 		return err
 	}
@@ -39,11 +41,11 @@ func onHost(ctx context.Context, o options, out io.Writer) error {
 		return err
 	}
 	defer remove()
-	sluiced, err := daemon.BuildSluiced(ctx, o.sluiced, work)
+	sluiced, err := daemon.BuildSluiced(ctx, o.Sluiced, work)
 	if err != nil {
 		return err
 	}
-	plan := guest.Plan{Parallel: o.parallel, Seconds: (o.limit - reserve).Seconds()}
+	plan := guest.Plan{Parallel: o.Parallel, Seconds: (o.Limit - reserve).Seconds()}
 	for _, k := range keepaliveds {
 		plan.Daemons = append(plan.Daemons, k.Daemon)
 	}
@@ -51,30 +53,16 @@ func onHost(ctx context.Context, o options, out io.Writer) error {
 	for _, c := range all {
 		plan.Archives = append(plan.Archives, guest.Archive{Name: c.s.Name, Data: c.archive})
 	}
-	results, err := execute(ctx, o, plan, work, out)
-	if err != nil {
+	what := fmt.Sprintf("%d scenarios with %d daemons, %d at a time", len(plan.Archives), len(plan.Daemons), plan.Parallel)
+	var results guest.Results
+	if err := o.Again(ctx, out, what, work, plan, &results); err != nil {
 		return err
 	}
-	return conclude(o, all, keepaliveds, results, out)
-}
-
-// execute runs this program again where there is an ip_vs.
-func execute(ctx context.Context, o options, plan guest.Plan, work string, out io.Writer) (*guest.Results, error) {
-	place, why, err := machine.Choose(ctx, machine.Place(o.where))
-	if err != nil {
-		return nil, err
-	}
-	fmt.Fprintf(out, "%d scenarios with %d daemons, %d at a time, %s\n", len(plan.Archives), len(plan.Daemons), plan.Parallel, why)
-	c := machine.Config{Limit: o.limit, Suite: o.suite, MemoryMB: o.memoryMB, Log: os.Stderr}
-	if o.verbose {
-		c.Output = out
-	}
-	var r guest.Results
-	return &r, machine.Again(ctx, place, c, work, plan, &r)
+	return o.conclude(all, keepaliveds, &results, out)
 }
 
 // conclude judges all scenarios, reports, and holds the page to the results.
-func conclude(o options, all []candidate, keepaliveds []daemon.Keepalived, results *guest.Results, out io.Writer) error {
+func (o *options) conclude(all []candidate, keepaliveds []daemon.Keepalived, results *guest.Results, out io.Writer) error {
 	runs := map[[2]string]*scenario.Run{}
 	for i := range results.Runs {
 		r := &results.Runs[i]
@@ -82,7 +70,7 @@ func conclude(o options, all []candidate, keepaliveds []daemon.Keepalived, resul
 	}
 	report := &report{kernel: results.Kernel, keepaliveds: keepaliveds}
 	var errs []error
-	if err := os.RemoveAll(o.artifacts); err != nil {
+	if err := o.Clear(); err != nil {
 		return err
 	}
 	for _, c := range all {
@@ -102,7 +90,7 @@ func conclude(o options, all []candidate, keepaliveds []daemon.Keepalived, resul
 		}
 		report.rows = append(report.rows, row)
 		if bad || o.keep {
-			if err := saveArtifacts(o.artifacts, c.s.Name, runs); err != nil {
+			if err := o.saveArtifacts(c.s.Name, runs); err != nil {
 				return err
 			}
 		}
@@ -110,10 +98,10 @@ func conclude(o options, all []candidate, keepaliveds []daemon.Keepalived, resul
 			errs = append(errs, fmt.Errorf("%s: %s", c.s.Name, row.results[keepaliveds[0].Name].Status))
 		}
 	}
-	report.print(out, o.verbose)
+	report.print(out, o.Verbose)
 	report.printAgain(out, results.Again)
 	// A page of a run that fails is for the one who works on that: asked for only.
-	if o.whole() && (len(errs) == 0 || o.update) {
+	if o.whole() && (len(errs) == 0 || o.Update) {
 		errs = append(errs, report.page(o))
 	}
 	fmt.Fprintf(out, "%s\n", report.summary())
@@ -121,10 +109,7 @@ func conclude(o options, all []candidate, keepaliveds []daemon.Keepalived, resul
 }
 
 // saveArtifacts writes what is known of the runs of a scenario, for people.
-func saveArtifacts(dir, name string, runs map[[2]string]*scenario.Run) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
+func (o *options) saveArtifacts(name string, runs map[[2]string]*scenario.Run) error {
 	for key, r := range runs {
 		if key[0] != name {
 			continue
@@ -146,7 +131,7 @@ func saveArtifacts(dir, name string, runs map[[2]string]*scenario.Run) error {
 			fmt.Fprintf(&b, "%7.2f %s %d\n", c.At, c.Dest, c.Weight)
 		}
 		fmt.Fprintf(&b, "== log\n%s\n", strings.Join(r.Log, "\n"))
-		if err := os.WriteFile(filepath.Join(dir, name+"."+r.Daemon), []byte(b.String()), 0o644); err != nil {
+		if err := o.Save(name+"."+r.Daemon, b.String()); err != nil {
 			return err
 		}
 	}

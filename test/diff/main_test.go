@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-lb/sluice/test/daemon"
 	"github.com/sluice-lb/sluice/test/diff/guest"
 	"github.com/sluice-lb/sluice/test/diff/scenario"
+	"github.com/sluice-lb/sluice/test/runner"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -21,7 +22,7 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 // Every scenario of the repository must be readable, and the short run not empty.
 func TestScenariosParse(t *testing.T) {
 	t.Parallel()
-	all, err := load(options{run: regexp.MustCompile(""), scenarios: "../../testdata/diff"})
+	all, err := (&options{Options: runner.Options{Run: regexp.MustCompile("")}, scenarios: "../../testdata/diff"}).load()
 	if err != nil {
 		t.Error(err)
 	}
@@ -59,8 +60,8 @@ func TestLoad(t *testing.T) {
 	write(t, configs, "01-one.conf", "virtual_server {\n}\n")
 	write(t, configs, "02-two.conf", "")
 	write(t, configs, "INDEX.md", "")
-	o := options{run: regexp.MustCompile(""), scenarios: scenarios, configs: configs}
-	all, err := load(o)
+	o := options{Options: runner.Options{Run: regexp.MustCompile("")}, scenarios: scenarios, configs: configs}
+	all, err := o.load()
 	if diff := cmp.Diff([]string{"a", "b", "config-01", "config-02"}, names(all)); err != nil || diff != "" {
 		t.Fatalf("error %v (-want +got):\n%s", err, diff)
 	}
@@ -74,28 +75,28 @@ func TestLoad(t *testing.T) {
 		change func(*options)
 		want   []string
 	}{
-		{func(o *options) { o.quick = true }, []string{"a"}},
-		{func(o *options) { o.run = regexp.MustCompile("^b|02") }, []string{"b", "config-02"}},
+		{func(o *options) { o.Quick = true }, []string{"a"}},
+		{func(o *options) { o.Run = regexp.MustCompile("^b|02") }, []string{"b", "config-02"}},
 		{func(o *options) { o.configs = "" }, []string{"a", "b"}},
 		{func(o *options) { o.configs = filepath.Join(configs, "absent") }, []string{"a", "b"}},
 	} {
 		o := o
 		tt.change(&o)
-		all, err := load(o)
+		all, err := o.load()
 		if diff := cmp.Diff(tt.want, names(all)); err != nil || diff != "" {
 			t.Errorf("error %v (-want +got):\n%s", err, diff)
 		}
 	}
 	write(t, scenarios, "c.txtar", "title C\ntabel x\n")
-	if _, err := load(o); err == nil || !strings.Contains(err.Error(), "c:2: tabel") {
+	if _, err := o.load(); err == nil || !strings.Contains(err.Error(), "c:2: tabel") {
 		t.Errorf("a broken scenario: error %v", err)
 	}
-	o.run = regexp.MustCompile("^a$")
-	if _, err := load(o); err != nil {
+	o.Run = regexp.MustCompile("^a$")
+	if _, err := o.load(); err != nil {
 		t.Errorf("a broken scenario that was not asked for: error %v", err)
 	}
-	o.run = regexp.MustCompile("none")
-	if _, err := load(o); err == nil {
+	o.Run = regexp.MustCompile("none")
+	if _, err := o.load(); err == nil {
 		t.Error("no scenario, and no error")
 	}
 }
@@ -224,7 +225,7 @@ func TestConclude(t *testing.T) {
 		return scenario.Run{Scenario: "a", Daemon: daemon, Records: map[string]string{"test:x": status}, Log: []string{"a line"}}
 	}
 	dir := t.TempDir()
-	o := options{run: regexp.MustCompile("a"), artifacts: filepath.Join(dir, "artifacts")}
+	o := options{Options: runner.Options{Run: regexp.MustCompile("a"), Artifacts: filepath.Join(dir, "artifacts")}}
 	k := []daemon.Keepalived{{Daemon: guest.Daemon{Name: "k"}, Version: "1.0"}}
 	for _, tt := range []struct {
 		name string
@@ -236,11 +237,11 @@ func TestConclude(t *testing.T) {
 		{"not run", []scenario.Run{run("k", "0")}, "a: BROKEN"},
 	} {
 		var out strings.Builder
-		err := conclude(o, []candidate{{s: s}}, k, &guest.Results{Kernel: "6.1", Runs: tt.runs}, &out)
+		err := o.conclude([]candidate{{s: s}}, k, &guest.Results{Kernel: "6.1", Runs: tt.runs}, &out)
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: error %v, want %q; it says\n%s", tt.name, err, tt.want, &out)
 		}
-		_, err = os.Stat(filepath.Join(o.artifacts, "a.k"))
+		_, err = os.Stat(filepath.Join(o.Artifacts, "a.k"))
 		if (err == nil) != (tt.want != "") {
 			t.Errorf("%s: the records of a run that failed, and of no other, are to be left: %v", tt.name, err)
 		}

@@ -11,13 +11,11 @@ import (
 
 	"github.com/sluice-lb/sluice/test/daemon"
 	"github.com/sluice-lb/sluice/test/diff/scenario"
+	"github.com/sluice-lb/sluice/test/runner"
 )
 
-// pageFile is what -update writes; configurationFile is where the keywords are.
-const (
-	pageFile          = "docs/compatibility.md"
-	configurationFile = "docs/configuration.md"
-)
+// pageFile is what -update writes.
+const pageFile = "docs/compatibility.md"
 
 // notes is the part of the page that is written by hand.
 //
@@ -25,12 +23,12 @@ const (
 var notes string
 
 // page writes docs/compatibility.md, or fails when it is not what it would write.
-func (r *report) page(o options) error {
+func (r *report) page(o *options) error {
 	old, err := os.ReadFile(pageFile)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	reference, err := os.ReadFile(configurationFile)
+	reference, err := os.ReadFile(runner.Reference)
 	if err != nil {
 		return err
 	}
@@ -38,7 +36,7 @@ func (r *report) page(o options) error {
 	switch {
 	case text == string(old):
 		return nil
-	case o.update:
+	case o.Update:
 		return os.WriteFile(pageFile, []byte(text), 0o644)
 	}
 	return fmt.Errorf("%s is not what these results make of it; run again with -update, and commit it\n%s", pageFile, indent(firstDifference(string(old), text)))
@@ -102,7 +100,7 @@ func (r *report) markdown(old string, unserved []keyword) string {
 		}
 	}
 	var page strings.Builder
-	fmt.Fprintf(&page, pageHead, r.keepaliveds[0].Version, shortKernel(r.kernel), counts[scenario.Same], counts[scenario.Different])
+	fmt.Fprintf(&page, pageHead, r.keepaliveds[0].Version, runner.Kernel(r.kernel), counts[scenario.Same], counts[scenario.Different])
 	if bad != "" {
 		fmt.Fprintf(&page, "\n## Unexplained\n\nNobody has said yet why these are not the same; the test fails.\n\n| scenario | what it shows | result |\n|---|---|---|\n%s", bad)
 	}
@@ -196,9 +194,6 @@ func reasons(result scenario.Result) string {
 	}
 	return strings.Join(all, "; ")
 }
-
-// shortKernel leaves a release's patch level out: it changes with every fix.
-func shortKernel(release string) string { return regexp.MustCompile(`^\d+\.\d+`).FindString(release) }
 
 // cell makes a text fit into a table.
 func cell(s string) string { return strings.ReplaceAll(s, "|", `\|`) }

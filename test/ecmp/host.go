@@ -7,13 +7,13 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/sluice-lb/sluice/test/daemon"
 	"github.com/sluice-lb/sluice/test/ecmp/play"
+	"github.com/sluice-lb/sluice/test/runner"
 	"github.com/sluice-lb/sluice/test/vm/machine"
 )
 
@@ -21,16 +21,16 @@ import (
 // may take of the limit.
 const reserve = 2 * time.Minute
 
-// configurationFile tells which keywords there are.
-const configurationFile = "docs/configuration.md"
-
 // onHost prepares, boots the guest, and judges.
-func onHost(ctx context.Context, o options, out io.Writer) error {
-	reference, err := os.ReadFile(configurationFile)
+func (o *options) onHost(ctx context.Context, out io.Writer) error {
+	if o.Update && o.Quick {
+		return errors.New("-update takes whole rows: leave -quick out")
+	}
+	reference, err := os.ReadFile(runner.Reference)
 	if err != nil {
 		return err
 	}
-	kinds, waits, err := chooseKinds(o, string(reference))
+	kinds, waits, err := o.chooseKinds(runner.Keywords(string(reference)))
 	if err != nil {
 		return err
 	}
@@ -42,9 +42,9 @@ func onHost(ctx context.Context, o options, out io.Writer) error {
 			return fmt.Errorf("-modes: unknown mode %q: want %s", m, strings.Join(play.ModeNames(), ", "))
 		}
 	}
-	plan := play.Plan{Kinds: kinds, Quick: o.quick, Modes: strings.Split(o.modes, ","), Long: o.long, Short: o.short, Parallel: o.parallel, Seconds: (o.limit - reserve).Seconds()}
+	plan := play.Plan{Kinds: kinds, Quick: o.Quick, Modes: strings.Split(o.modes, ","), Long: o.long, Short: o.short, Parallel: o.Parallel, Seconds: (o.Limit - reserve).Seconds()}
 	for _, s := range play.Scenarios {
-		if o.run.MatchString(s.Name) && (!o.quick || len(s.Quick) > 0) {
+		if o.Run.MatchString(s.Name) && (!o.Quick || len(s.Quick) > 0) {
 			plan.Scenarios = append(plan.Scenarios, s.Name)
 		}
 	}
@@ -63,24 +63,16 @@ func onHost(ctx context.Context, o options, out io.Writer) error {
 	}
 	defer remove()
 	if slices.Contains(kinds, play.Sluice) {
-		if plan.Sluiced, err = daemon.BuildSluiced(ctx, o.sluiced, work); err != nil {
+		if plan.Sluiced, err = daemon.BuildSluiced(ctx, o.Sluiced, work); err != nil {
 			return err
 		}
 	}
-	place, why, err := machine.Choose(ctx, machine.Place(o.where))
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(out, "%d scenarios, directors by %s, %d runs at a time, %s\n", len(plan.Scenarios), strings.Join(kinds, " and "), plan.Parallel, why)
-	c := machine.Config{Limit: o.limit, Suite: o.suite, MemoryMB: o.memoryMB, Log: os.Stderr}
-	if o.verbose {
-		c.Output = out
-	}
+	what := fmt.Sprintf("%d scenarios, directors by %s, %d runs at a time", len(plan.Scenarios), strings.Join(kinds, " and "), plan.Parallel)
 	var results play.Results
-	if err := machine.Again(ctx, place, c, work, plan, &results); err != nil {
+	if err := o.Again(ctx, out, what, work, plan, &results); err != nil {
 		return err
 	}
-	return conclude(o, plan, results, out)
+	return o.conclude(plan, results, out)
 }
 
 // bird is the routing daemon of the machine's own release, unpacked: its package would
@@ -94,13 +86,8 @@ func bird(ctx context.Context) ([]string, error) {
 	return append(words, filepath.Join(root, "usr/sbin/bird")), err
 }
 
-// keyword matches one of the reference that is served.
-func keyword(name string) *regexp.Regexp {
-	return regexp.MustCompile("(?m)^\\| `" + regexp.QuoteMeta(name) + "` \\|.*\\| (?:yes|extension) \\|")
-}
-
-// chooseKinds returns the kinds of directors, and what is waited for.
-func chooseKinds(o options, reference string) (kinds []string, waits string, err error) {
+// chooseKinds returns the kinds of directors, and which keyword is waited for.
+func (o *options) chooseKinds(known []string) (kinds []string, waits string, err error) {
 	if o.kinds != "" {
 		kinds = strings.Split(o.kinds, ",")
 		for _, k := range kinds {
@@ -111,19 +98,19 @@ func chooseKinds(o options, reference string) (kinds []string, waits string, err
 		return kinds, "", nil
 	}
 	for _, word := range play.Needs {
-		if !keyword(word).MatchString(reference) {
+		if !slices.Contains(known, word) {
 			return []string{play.Hand}, "directors by sluice wait for " + word, nil
 		}
 	}
-	if o.quick {
+	if o.Quick {
 		return []string{play.Sluice}, "", nil
 	}
 	return play.Kinds, "", nil
 }
 
 // conclude judges, reports, and writes the page.
-func conclude(o options, plan play.Plan, results play.Results, out io.Writer) error {
-	if err := os.RemoveAll(o.artifacts); err != nil {
+func (o *options) conclude(plan play.Plan, results play.Results, out io.Writer) error {
+	if err := o.Clear(); err != nil {
 		return err
 	}
 	var errs []error
@@ -138,7 +125,7 @@ func conclude(o options, plan play.Plan, results play.Results, out io.Writer) er
 				continue
 			}
 			errs = append(errs, fmt.Errorf("%s with %s, directors by %s: %s", s.Name, r.Mode, r.Kind, strings.Join(wrong, "; ")))
-			if err := saveLog(o.artifacts, r); err != nil {
+			if err := o.saveLog(r); err != nil {
 				return err
 			}
 		}
@@ -147,9 +134,9 @@ func conclude(o options, plan play.Plan, results play.Results, out io.Writer) er
 		errs = append(errs, errors.New("nothing ran"))
 	}
 	if len(errs) > 0 {
-		fmt.Fprintf(out, "logs are in %s\n", o.artifacts)
+		fmt.Fprintf(out, "logs are in %s\n", o.Artifacts)
 	}
-	if o.update {
+	if o.Update {
 		errs = append(errs, writePages(plan, results))
 	}
 	return errors.Join(errs...)
@@ -176,10 +163,7 @@ func writePages(plan play.Plan, results play.Results) error {
 	return errors.Join(os.WriteFile(pageFile, []byte(scaleOut), 0o644), os.WriteFile(lossFile, []byte(rows), 0o644))
 }
 
-func saveLog(dir string, r play.Result) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
+func (o *options) saveLog(r play.Result) error {
 	name := strings.Join([]string{r.Scenario, r.Mode, r.Kind}, ".")
-	return os.WriteFile(filepath.Join(dir, name), []byte(r.String()+"\n== log\n"+strings.Join(r.Log, "\n")+"\n"), 0o644)
+	return o.Save(name, r.String()+"\n== log\n"+strings.Join(r.Log, "\n")+"\n")
 }

@@ -2,12 +2,12 @@ package main
 
 import (
 	"os"
-	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/sluice-lb/sluice/internal/testkit"
 	"github.com/sluice-lb/sluice/test/ecmp/play"
+	"github.com/sluice-lb/sluice/test/runner"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -25,15 +25,15 @@ func TestChooseKinds(t *testing.T) {
 		{name: "no keyword yet", reference: "", want: "hand", waits: play.Needs[0]},
 		{name: "one is planned only", reference: strings.Replace(all.String(), "extension", "not yet", 1), want: "hand", waits: play.Needs[0]},
 		{name: "all keywords", reference: all.String(), want: "hand sluice"},
-		{name: "quick", reference: all.String(), o: options{quick: true}, want: "sluice"},
+		{name: "quick", reference: all.String(), o: options{Options: runner.Options{Quick: true}}, want: "sluice"},
 		{name: "as asked", reference: "", o: options{kinds: "sluice"}, want: "sluice"},
 	} {
-		got, waits, err := chooseKinds(tt.o, tt.reference)
+		got, waits, err := tt.o.chooseKinds(runner.Keywords(tt.reference))
 		if strings.Join(got, " ") != tt.want || !strings.Contains(waits, tt.waits) || (waits == "") != (tt.waits == "") || err != nil {
 			t.Errorf("%s: %v, %q, %v", tt.name, got, waits, err)
 		}
 	}
-	if _, _, err := chooseKinds(options{kinds: "pigeon"}, ""); err == nil || !strings.Contains(err.Error(), "pigeon") {
+	if _, _, err := (&options{kinds: "pigeon"}).chooseKinds(nil); err == nil || !strings.Contains(err.Error(), "pigeon") {
 		t.Errorf("an unknown kind: %v", err)
 	}
 }
@@ -105,19 +105,19 @@ func TestUpdate(t *testing.T) {
 // TestConclude: a loss fails, and leaves its log; no run is no pass.
 func TestConclude(t *testing.T) {
 	t.Parallel()
-	o := options{artifacts: t.TempDir() + "/logs", run: regexp.MustCompile("")}
+	o := options{Options: runner.Options{Artifacts: t.TempDir() + "/logs"}}
 	var out strings.Builder
 	bad := play.Results{Runs: []play.Result{run("drain", "sync", play.Hand, 2)}}
-	if err := conclude(o, play.Plan{}, bad, &out); err == nil || !strings.Contains(err.Error(), "drain with sync, directors by hand: 2 of 60") {
+	if err := o.conclude(play.Plan{}, bad, &out); err == nil || !strings.Contains(err.Error(), "drain with sync, directors by hand: 2 of 60") {
 		t.Errorf("%v", err)
 	}
-	if logs, err := os.ReadDir(o.artifacts); err != nil || len(logs) != 1 {
+	if logs, err := os.ReadDir(o.Artifacts); err != nil || len(logs) != 1 {
 		t.Errorf("%v, %v", logs, err)
 	}
-	if err := conclude(o, play.Plan{}, play.Results{Runs: []play.Result{run("drain", "sync", play.Hand, 0)}}, &out); err != nil {
+	if err := o.conclude(play.Plan{}, play.Results{Runs: []play.Result{run("drain", "sync", play.Hand, 0)}}, &out); err != nil {
 		t.Error(err)
 	}
-	if err := conclude(o, play.Plan{}, play.Results{}, &out); err == nil {
+	if err := o.conclude(play.Plan{}, play.Results{}, &out); err == nil {
 		t.Error("nothing ran, and that passes")
 	}
 }

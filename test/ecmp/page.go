@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluice-lb/sluice/test/ecmp/play"
 	"github.com/sluice-lb/sluice/test/page"
+	"github.com/sluice-lb/sluice/test/runner"
 )
 
 // pageFile is what -update writes a part of.
@@ -66,7 +67,7 @@ func updateLoss(text, scaleOut string) (string, error) {
 func measured(old string, plan play.Plan, results play.Results) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\nMeasured on Linux %s, on an emulated machine: %d long-lived connections a run, and %d short requests a second.\n",
-		regexp.MustCompile(`^\d+\.\d+`).FindString(results.Kernel), plan.Long, plan.Short)
+		runner.Kernel(results.Kernel), plan.Long, plan.Short)
 	for _, kind := range []string{play.Sluice, play.Hand} {
 		heading := "\n### " + kindTitles[kind] + "\n"
 		fmt.Fprintf(&b, "%s\n| what happens | moved by the router | router knows after |", heading)

@@ -7,8 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +14,7 @@ import (
 	"github.com/sluice-lb/sluice/test/daemon"
 	"github.com/sluice-lb/sluice/test/loss/judge"
 	"github.com/sluice-lb/sluice/test/loss/play"
+	"github.com/sluice-lb/sluice/test/runner"
 	"github.com/sluice-lb/sluice/test/vm/machine"
 )
 
@@ -23,16 +22,23 @@ import (
 // may take of the limit.
 const reserve = 3 * time.Minute
 
-// configurationFile tells which keywords there are.
-const configurationFile = "docs/configuration.md"
-
 // onHost prepares, boots the guest, and judges.
-func onHost(ctx context.Context, o options, out io.Writer) error {
-	reference, err := os.ReadFile(configurationFile)
+func (o *options) onHost(ctx context.Context, out io.Writer) error {
+	if o.Update && o.keepalived == "none" {
+		return errors.New("-update takes keepalived as well: leave -keepalived out")
+	}
+	if o.Quick {
+		o.kills = min(o.kills, quickKills)
+	}
+	if o.seed == 0 {
+		o.seed = uint64(time.Now().UnixNano())
+	}
+	reference, err := os.ReadFile(runner.Reference)
 	if err != nil {
 		return err
 	}
-	chosen, waiting := choose(o, keywords(string(reference)))
+	known := runner.Keywords(string(reference))
+	chosen, waiting := o.choose(known)
 	if len(chosen) == 0 {
 		return errors.New("no scenario is chosen")
 	}
@@ -45,14 +51,14 @@ func onHost(ctx context.Context, o options, out io.Writer) error {
 	}
 	defer remove()
 	plan := play.Plan{
-		Topologies: strings.Split(o.topologies, ","), Keywords: keywords(string(reference)),
-		Long: o.long, Short: o.short, Kills: o.kills, Parallel: o.parallel, Seed: o.seed, Seconds: (o.limit - reserve).Seconds(),
+		Topologies: strings.Split(o.topologies, ","), Keywords: known,
+		Long: o.long, Short: o.short, Kills: o.kills, Parallel: o.Parallel, Seed: o.seed, Seconds: (o.Limit - reserve).Seconds(),
 	}
 	for _, s := range chosen {
 		plan.Scenarios = append(plan.Scenarios, s.Name)
 	}
 	r := &report{plan: plan, scenarios: chosen, waiting: waiting}
-	sluiced, err := daemon.BuildSluiced(ctx, o.sluiced, work)
+	sluiced, err := daemon.BuildSluiced(ctx, o.Sluiced, work)
 	if err != nil {
 		return err
 	}
@@ -66,38 +72,20 @@ func onHost(ctx context.Context, o options, out io.Writer) error {
 		r.version, k.Name = k.Version, play.Keepalived
 		plan.Daemons = append(plan.Daemons, k.Daemon)
 	}
-	place, why, err := machine.Choose(ctx, machine.Place(o.where))
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(out, "%d scenarios, %d runs at a time, seed %d, %s\n", len(chosen), plan.Parallel, plan.Seed, why)
-	c := machine.Config{Limit: o.limit, Suite: o.suite, MemoryMB: o.memoryMB, Log: os.Stderr}
-	if o.verbose {
-		c.Output = out
-	}
+	what := fmt.Sprintf("%d scenarios, %d runs at a time, seed %d", len(chosen), plan.Parallel, plan.Seed)
 	var results play.Results
-	if err := machine.Again(ctx, place, c, work, plan, &results); err != nil {
+	if err := o.Again(ctx, out, what, work, plan, &results); err != nil {
 		return err
 	}
 	r.kernel, r.runs = results.Kernel, results.Runs
 	return r.conclude(o, out)
 }
 
-// keywordRow is a keyword of the reference that is served.
-var keywordRow = regexp.MustCompile("(?m)^\\| `([a-zA-Z_0-9]+)` \\|.*\\| (?:yes|extension) \\|")
-
-func keywords(reference string) (all []string) {
-	for _, m := range keywordRow.FindAllStringSubmatch(reference, -1) {
-		all = append(all, m[1])
-	}
-	return all
-}
-
 // choose returns the scenarios to run, and those that wait for a keyword.
-func choose(o options, known []string) (chosen, waiting []*play.Scenario) {
+func (o *options) choose(known []string) (chosen, waiting []*play.Scenario) {
 	for _, s := range play.Scenarios {
 		switch {
-		case !o.run.MatchString(s.Name) || o.quick && !s.Quick:
+		case !o.Run.MatchString(s.Name) || o.Quick && !s.Quick:
 		case s.Needs != "" && !slices.Contains(known, s.Needs):
 			waiting = append(waiting, s)
 		default:
@@ -108,8 +96,8 @@ func choose(o options, known []string) (chosen, waiting []*play.Scenario) {
 }
 
 // conclude judges, reports, and writes the page.
-func (r *report) conclude(o options, out io.Writer) error {
-	if err := os.RemoveAll(o.artifacts); err != nil {
+func (r *report) conclude(o *options, out io.Writer) error {
+	if err := o.Clear(); err != nil {
 		return err
 	}
 	var errs []error
@@ -125,16 +113,16 @@ func (r *report) conclude(o options, out io.Writer) error {
 				continue
 			}
 			errs = append(errs, fmt.Errorf("%s through %s: %s", s.Name, topology, strings.Join(wrong, "\n  ")))
-			if err := saveLogs(o.artifacts, runs); err != nil {
+			if err := o.saveLogs(runs); err != nil {
 				return err
 			}
 		}
 	}
 	r.print(out)
 	if len(errs) > 0 {
-		fmt.Fprintf(out, "logs are in %s\n", o.artifacts)
+		fmt.Fprintf(out, "logs are in %s\n", o.Artifacts)
 	}
-	if o.update { // of a run that fails too: it is for the one who works on that
+	if o.Update { // of a run that fails too: it is for the one who works on that
 		old, err := os.ReadFile(pageFile)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -145,10 +133,7 @@ func (r *report) conclude(o options, out io.Writer) error {
 }
 
 // saveLogs keeps what the daemons printed in the runs of a scenario.
-func saveLogs(dir string, runs []judge.Result) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
+func (o *options) saveLogs(runs []judge.Result) error {
 	for _, run := range runs {
 		name := strings.Join([]string{run.Scenario, run.Topology, run.Actor}, ".")
 		text := fmt.Sprintf("long-lived: %+v\nshort: %+v\n", run.Long, run.Short)
@@ -156,7 +141,7 @@ func saveLogs(dir string, runs []judge.Result) error {
 			text += "problem: " + p + "\n"
 		}
 		text += "== log\n" + strings.Join(run.Log, "\n") + "\n"
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+		if err := o.Save(name, text); err != nil {
 			return err
 		}
 	}

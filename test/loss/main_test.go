@@ -12,49 +12,47 @@ import (
 	"github.com/sluice-lb/sluice/test/daemon"
 	"github.com/sluice-lb/sluice/test/loss/judge"
 	"github.com/sluice-lb/sluice/test/loss/play"
+	"github.com/sluice-lb/sluice/test/runner"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
+func chooseOf(run *regexp.Regexp, quick bool, known []string) (chosen, waiting []*play.Scenario) {
+	o := options{Options: runner.Options{Run: run, Quick: quick}}
+	return o.choose(known)
+}
+
 func TestChoose(t *testing.T) {
 	t.Parallel()
-	reference, err := os.ReadFile("../../" + configurationFile)
+	reference, err := os.ReadFile("../../" + runner.Reference)
 	if err != nil {
 		t.Fatal(err)
 	}
-	known := keywords(string(reference))
+	known := runner.Keywords(string(reference))
 	for _, word := range []string{"virtual_server", "drain_interval"} {
 		if !strings.Contains(strings.Join(known, " "), word) {
 			t.Errorf("%s is not among the keywords of the reference", word)
 		}
 	}
 	everything := regexp.MustCompile("")
-	chosen, waiting := choose(options{run: everything}, nil)
+	chosen, waiting := chooseOf(everything, false, nil)
 	if len(waiting) == 0 || len(chosen)+len(waiting) != len(play.Scenarios) {
 		t.Errorf("%d chosen and %d waiting of %d", len(chosen), len(waiting), len(play.Scenarios))
 	}
 	for _, s := range waiting {
 		known = append(known, s.Needs)
 	}
-	if _, waiting = choose(options{run: everything}, known); len(waiting) > 0 {
+	if _, waiting = chooseOf(everything, false, known); len(waiting) > 0 {
 		t.Errorf("with all keywords %d scenarios wait", len(waiting))
 	}
-	if chosen, _ = choose(options{run: regexp.MustCompile("^drain$")}, nil); len(chosen) != 1 {
+	if chosen, _ = chooseOf(regexp.MustCompile("^drain$"), false, nil); len(chosen) != 1 {
 		t.Errorf("%d scenarios match one name", len(chosen))
 	}
-	chosen, _ = choose(options{run: everything, quick: true}, nil)
+	chosen, _ = chooseOf(everything, true, nil)
 	for _, s := range chosen {
 		if !s.Quick {
 			t.Errorf("%s is not quick", s.Name)
 		}
-	}
-}
-
-func TestKeywords(t *testing.T) {
-	t.Parallel()
-	got := keywords("| keyword | a |\n| `one` | `N` |  | yes | x |\n| `two` |  |  | not yet | x |\n| `three` | `a \\| b` | 60 | extension | x |\n")
-	if strings.Join(got, " ") != "one three" {
-		t.Errorf("got %v", got)
 	}
 }
 
@@ -141,10 +139,10 @@ func TestConclude(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			o := options{artifacts: filepath.Join(t.TempDir(), "logs")}
+			o := options{Options: runner.Options{Artifacts: filepath.Join(t.TempDir(), "logs")}}
 			var out bytes.Buffer
-			err := made(tt.change).conclude(o, &out)
-			logs, _ := filepath.Glob(o.artifacts + "/*")
+			err := made(tt.change).conclude(&o, &out)
+			logs, _ := filepath.Glob(o.Artifacts + "/*")
 			if tt.want == "" {
 				if err != nil || len(logs) != 0 {
 					t.Fatalf("error %v, logs %v", err, logs)
@@ -173,7 +171,7 @@ func TestPageHoldsTheScenarios(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	chosen, _ := choose(options{run: regexp.MustCompile("")}, nil)
+	chosen, _ := chooseOf(regexp.MustCompile(""), false, nil)
 	for _, s := range chosen {
 		if n := len(rowOf(s).FindAll(b, -1)); n != len(play.Topologies) {
 			t.Errorf("%s has %q in %d of %d tables; run: make test-loss ARGS=-update", pageFile, s.Title, n, len(play.Topologies))

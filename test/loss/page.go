@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-lb/sluice/test/daemon"
 	"github.com/sluice-lb/sluice/test/loss/judge"
 	"github.com/sluice-lb/sluice/test/loss/play"
+	"github.com/sluice-lb/sluice/test/runner"
 )
 
 // pageFile is what -update writes.
@@ -101,7 +102,7 @@ var topologyNames = map[string]string{"NAT": "Through NAT", "DR": "Through direc
 // over from the old one.
 func (r *report) page(old string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, pageHead, shortKernel(r.kernel), r.version, r.plan.Long, r.plan.Short)
+	fmt.Fprintf(&b, pageHead, runner.Kernel(r.kernel), r.version, r.plan.Long, r.plan.Short)
 	for _, topology := range play.Topologies {
 		heading := "\n## " + topologyNames[topology] + "\n"
 		b.WriteString(heading + "\n| operation | sluice, long-lived | short | keepalived, long-lived | short | delete first, long-lived | short |\n|---|---|---|---|---|---|---|\n")
@@ -181,6 +182,3 @@ func cells(run *judge.Result, promised bool) string {
 	}
 	return out
 }
-
-// shortKernel leaves a release's patch level out: it changes with every fix.
-func shortKernel(release string) string { return regexp.MustCompile(`^\d+\.\d+`).FindString(release) }

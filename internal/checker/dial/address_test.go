@@ -87,7 +87,7 @@ func TestAddressKnowsItsZone(t *testing.T) {
 func TestSettingAnAddressAllocatesLittle(t *testing.T) {
 	c := config.Connection{Target: netip.MustParseAddrPort("10.0.0.1:80")}
 	var a Address
-	if n := testing.AllocsPerRun(100, func() { a.Set(&c) }); n > 1 { //nolint:errcheck
+	if n := testing.AllocsPerRun(100, func() { a.Set(&c) }); n > 1 {
 		t.Errorf("%v allocations", n)
 	}
 }

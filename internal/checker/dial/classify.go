@@ -108,7 +108,7 @@ func explain(err error) string {
 	if errors.Is(err, errLate) {
 		return errLate.Error()
 	}
-	if err == io.EOF || err == io.ErrUnexpectedEOF {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return "connection closed by the peer"
 	}
 	if q, ok := errors.AsType[*QueuedError](err); ok {

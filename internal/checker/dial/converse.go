@@ -73,14 +73,14 @@ func onConnection(ctx context.Context, c checker.Conversation, to *config.Connec
 	if err != nil {
 		return checker.StepConnect, err
 	}
-	defer tcp.Close() //nolint:errcheck // whether it went well says nothing about the server
+	defer tcp.Close() // whether it went well says nothing about the server
 	var conn io.ReadWriter = tcp
 	if wrap != nil {
 		if conn, err = wrap(tcp); err != nil {
 			return checker.StepConnect, err
 		}
 		if layer, ok := conn.(io.Closer); ok {
-			defer layer.Close() //nolint:errcheck // as above
+			defer layer.Close() // as above
 		}
 	}
 	send, listen := c.Connected()

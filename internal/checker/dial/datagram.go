@@ -2,6 +2,7 @@ package dial
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"os"
 	"sync/atomic"
@@ -150,7 +151,7 @@ func (d *Datagram) Receive(p []byte) (int, error) {
 				err = q
 				return true
 			}
-			return err != unix.EAGAIN && err != unix.EINTR
+			return !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR)
 		})
 		if wait != nil {
 			err = cause(wait)

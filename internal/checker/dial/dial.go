@@ -103,7 +103,7 @@ func TCP(ctx context.Context, c *config.Connection) (*Conn, error) {
 	}
 	s.tellSocket("TCP", c)
 	err = unix.Connect(fd, s.to)
-	if err != nil && err != unix.EINPROGRESS && err != unix.EINTR {
+	if err != nil && !errors.Is(err, unix.EINPROGRESS) && !errors.Is(err, unix.EINTR) {
 		unix.Close(fd)
 		return nil, fail("connect", source(c), false, err)
 	}
@@ -115,7 +115,7 @@ func TCP(ctx context.Context, c *config.Connection) (*Conn, error) {
 	}
 	conn.stop = context.AfterFunc(ctx, func() {
 		if ctx.Err() == context.Canceled {
-			conn.f.SetDeadline(time.Unix(1, 0)) //nolint:errcheck // a closed one needs no deadline
+			_ = conn.f.SetDeadline(time.Unix(1, 0)) // a closed one needs no deadline
 		}
 	})
 	if err == nil { // connected at once
@@ -123,7 +123,7 @@ func TCP(ctx context.Context, c *config.Connection) (*Conn, error) {
 		return conn, nil
 	}
 	if err := conn.wait(); err != nil {
-		conn.Abort()
+		_ = conn.Abort()
 		if ctx.Err() == context.Canceled {
 			return nil, context.Canceled
 		}
@@ -321,8 +321,8 @@ func (c *Conn) Abort() error {
 	c.stop()
 	if raw, err := c.f.SyscallConn(); err == nil {
 		// Without it the close is a normal one: worth no error.
-		raw.Control(func(fd uintptr) { //nolint:errcheck
-			unix.SetsockoptLinger(int(fd), unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}) //nolint:errcheck
+		_ = raw.Control(func(fd uintptr) {
+			_ = unix.SetsockoptLinger(int(fd), unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
 		})
 	}
 	return c.f.Close()

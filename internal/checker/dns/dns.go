@@ -116,7 +116,7 @@ func (p *probe) Run(ctx context.Context) checker.Outcome {
 	defer sock.Close()
 	// A new one each time, so that a late answer to the last question is told
 	// from one to this, also with a fixed source port.
-	rand.Read(p.query[:2]) //nolint:errcheck // never fails: it ends the program instead
+	_, _ = rand.Read(p.query[:2]) // never fails: it ends the program instead
 	if err := sock.Send(p.query); err != nil {
 		return fail(checker.StageSend, "send to", err)
 	}

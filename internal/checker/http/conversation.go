@@ -84,7 +84,7 @@ func (c *conversation) Ended(step checker.Step, err error) {
 	r := &c.now.answer
 	switch step {
 	case checker.StepConnect:
-		if tls, ok := err.(handshakeError); ok {
+		if tls, ok := errors.AsType[handshakeError](err); ok {
 			c.fail(checker.StageTLS, "TLS handshake with", tls.error)
 			return
 		}
@@ -110,7 +110,7 @@ func (c *conversation) Ended(step checker.Step, err error) {
 // isEnd tells whether err is the end of what the server had to say.
 func (c *conversation) isEnd(err error) bool {
 	switch {
-	case err == io.EOF, err == io.ErrUnexpectedEOF: // the second: TLS without close-notify
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF): // the second: TLS without close-notify
 		return true
 	case c.check.Kind != config.SSLGet || c.now.answer.header == 0:
 		return false
@@ -183,7 +183,7 @@ func (c *conversation) fail(stage checker.Stage, step string, err error) {
 
 // wrong is an answer that is none, or that has a status which is not accepted.
 func (c *conversation) wrong(err error) {
-	if status, ok := err.(statusError); ok {
+	if status, ok := errors.AsType[statusError](err); ok {
 		c.fail(checker.StageStatus, "status from", &checker.Mismatch{Got: strconv.Itoa(int(status)), Want: ranges(c.url().Status)})
 		return
 	}

@@ -118,8 +118,7 @@ func (e handshakeError) Unwrap() error { return e.error }
 func (p *heavyProbe) secure(tcp *dial.Conn) (io.ReadWriter, error) {
 	l := &p.layers[p.talk.now.at]
 	conn := tls.Client(tcp, l.tls)
-	// Not HandshakeContext: the connection has deadline and cancellation.
-	if err := conn.Handshake(); err != nil {
+	if err := conn.Handshake(); err != nil { //nolint:noctx // the connection has deadline and cancellation
 		return nil, handshakeError{err}
 	}
 	if l.tls.VerifyConnection == nil {

@@ -50,13 +50,13 @@ func (t *translator) escape(at int) (repeatable bool, err error) {
 		t.pos++
 		if !t.resetsStart {
 			t.resetsStart = true
-			t.resetAt = t.fail(at, "").(*PatternError).Pos
+			t.resetAt = t.offset(at)
 		}
 		return false, nil
 	case 'R':
 		t.pos++
-		any := chars(t.opt.utf, '\n', '\r', 0x85, 0x85, 0x2028, 0x2029).String()
-		t.fullOnly("(?>\r\n|" + any + ")")
+		feed := chars(t.opt.utf, '\n', '\r', 0x85, 0x85, 0x2028, 0x2029).String()
+		t.fullOnly("(?>\r\n|" + feed + ")")
 		return true, nil
 	case 'C':
 		if t.opt.utf || t.opt.neverC {
@@ -109,8 +109,7 @@ func (t *translator) quoted() (repeatable bool, err error) {
 
 // reference reads the rest of \g or \k.
 func (t *translator) reference(at int, kind rune) error {
-	name := ""
-	ok := true
+	name, ok := "", false
 	switch {
 	case t.eat("{"):
 		name, ok = t.until('}')
@@ -127,8 +126,6 @@ func (t *translator) reference(at int, kind rune) error {
 		}
 		name, ok = t.digits()
 		name = sign + name
-	default:
-		ok = false
 	}
 	if !ok {
 		return t.fail(at, `\%c needs a group`, kind)

@@ -65,11 +65,15 @@ func translate(pattern string, opt options) (*translator, error) {
 
 // fail makes an error at an index of src.
 func (t *translator) fail(at int, format string, args ...any) error {
-	pos := at
+	return &PatternError{t.offset(at), fmt.Sprintf(format, args...)}
+}
+
+// offset is where a character is in the pattern, in octets.
+func (t *translator) offset(at int) int {
 	if t.opt.utf {
-		pos = len(string(t.src[:at]))
+		return len(string(t.src[:at]))
 	}
-	return &PatternError{pos, fmt.Sprintf(format, args...)}
+	return at
 }
 
 func (t *translator) more() bool { return t.pos < len(t.src) }

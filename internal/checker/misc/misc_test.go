@@ -232,8 +232,8 @@ func TestX02ExaminedBeforeEachRun(t *testing.T) {
 		}
 	}
 	for _, tt := range []struct {
-		break_, mend func()
-		want         string
+		spoil, mend func()
+		want        string
 	}{
 		{func() { r.Must(os.Chmod(dir, 0o777)) }, func() { r.Must(os.Chmod(dir, 0o755)) }, dir + " (directory, owner root, group root, mode 0777) is writable by everybody"},
 		{func() { r.Must(os.Chmod(path, 0o757)) }, func() { r.Must(os.Chmod(path, 0o755)) }, path + " (file, owner root, group root, mode 0757) is writable by everybody"},
@@ -247,7 +247,7 @@ func TestX02ExaminedBeforeEachRun(t *testing.T) {
 		{func() { r.Must(os.Chmod(path, 0o644)) }, func() { r.Must(os.Chmod(path, 0o755)) }, "mode 0644): no execute permission"},
 	} {
 		good()
-		tt.break_()
+		tt.spoil()
 		if o := p.Run(t.Context()); o.Result != checker.Unable || !strings.Contains(o.Reason, tt.want) || strings.Contains(o.Reason, "s3cret") {
 			t.Errorf("%+v\nwant %q", o, tt.want)
 		}

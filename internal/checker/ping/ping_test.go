@@ -354,7 +354,7 @@ func TestC14KernelRefusesBoth(t *testing.T) {
 		if err := unix.Capset(&header, &less[0]); err != nil {
 			return err
 		}
-		defer unix.Capset(&header, &had[0]) //nolint:errcheck // the tests that follow would show it
+		defer unix.Capset(&header, &had[0]) // the tests that follow would show it
 		for _, target := range []string{"127.0.0.1", "::1"} {
 			if o := New(check(target)).Run(ctx); o.Result != checker.Unable || o.Reason != "ping "+target+": "+want {
 				t.Errorf("%+v", o)

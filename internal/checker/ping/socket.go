@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"syscall"
 	"time"
 
@@ -30,6 +31,8 @@ func open(ctx context.Context, c *config.Connection, try opener) (sock *dial.Dat
 	return sock, true, rawErr
 }
 
+var refusals = []syscall.Errno{unix.EACCES, unix.EPERM, unix.EPROTONOSUPPORT, unix.ESOCKTNOSUPPORT, unix.EPROTOTYPE}
+
 // refused tells whether this kind of socket is not to be had by this process, as
 // opposed to a want of descriptors or a missing interface.
 func refused(err error) bool {
@@ -37,11 +40,7 @@ func refused(err error) bool {
 	if !ok || e.Op != "socket" {
 		return false
 	}
-	switch e.Err {
-	case unix.EACCES, unix.EPERM, unix.EPROTONOSUPPORT, unix.ESOCKTNOSUPPORT, unix.EPROTOTYPE:
-		return true
-	}
-	return false
+	return slices.ContainsFunc(refusals, func(errno syscall.Errno) bool { return errors.Is(e.Err, errno) })
 }
 
 // socketError says that neither kind of socket is to be had, and what to do.

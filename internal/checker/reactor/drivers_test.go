@@ -78,8 +78,8 @@ func noDescriptors(t testing.TB, p checker.Probe) checker.Probe {
 		t.Fatal(err)
 	}
 	return strained{p.(checker.Conversation),
-		func() { syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: 3, Max: was.Max}) }, //nolint:errcheck // the test fails then
-		func() { syscall.Setrlimit(syscall.RLIMIT_NOFILE, &was) },                                  //nolint:errcheck
+		func() { syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: 3, Max: was.Max}) }, // the test fails then
+		func() { syscall.Setrlimit(syscall.RLIMIT_NOFILE, &was) },
 	}
 }
 
@@ -187,7 +187,7 @@ func TestBothDriversSayTheSame(t *testing.T) {
 				BindPort: closed(t, "127.0.0.9:0").Port(), BindIf: "lo"}
 		}, reason: "connected"},
 		{name: "garbage", conn: func(t testing.TB) config.Connection {
-			return config.Connection{Target: listener(t, "127.0.0.1:0", func(c *net.TCPConn) { c.Write([]byte("\x00garbage")) })} //nolint:errcheck
+			return config.Connection{Target: listener(t, "127.0.0.1:0", func(c *net.TCPConn) { c.Write([]byte("\x00garbage")) })}
 		}, reason: "connected"},
 		{name: "refused", conn: func(t testing.TB) config.Connection { return config.Connection{Target: closed(t, "127.0.0.1:0")} },
 			want: checker.Failed, reason: "connection refused (ECONNREFUSED)"},

@@ -167,11 +167,9 @@ func (k *kernel) wait(events []unix.EpollEvent, pause int64) int {
 	// monitor, which sleeps 10 ms where nothing is, would look 2,000 times a second, for a
 	// tenth of all the CPU that checks take.
 	runtime.Gosched()
-	ms := uintptr(1<<31 - 1)
+	ms := ^uintptr(0) // until something happens
 	if pause > 0 {
 		ms = uintptr(min((pause+int64(time.Millisecond)-1)/int64(time.Millisecond), 1<<31-1))
-	} else {
-		ms = ^uintptr(0)
 	}
 	k.calls++
 	got, _, errno := syscall.Syscall6(unix.SYS_EPOLL_PWAIT, uintptr(k.epoll), uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)), ms, 0, 0)

@@ -77,7 +77,7 @@ func (l *Loop) guarded(t *task, why impulse, seen uint32) (o checker.Outcome, ov
 	case goOn:
 		o, over = l.proceed(t, seen)
 	case expire:
-		err := error(os.ErrDeadlineExceeded)
+		err := os.ErrDeadlineExceeded
 		if t.link.step == checker.StepConnect {
 			err = dial.Fail(t.connection, "connect", "", true, err)
 		}

@@ -80,7 +80,7 @@ func (k *talk) Next() (*config.Connection, checker.Outcome) {
 
 func TestHostilePeers(t *testing.T) {
 	big := make([]byte, 8<<20)
-	read := func(c *net.TCPConn) { io.ReadFull(c, make([]byte, 2)) } //nolint:errcheck
+	read := func(c *net.TCPConn) { io.ReadFull(c, make([]byte, 2)) }
 	hold := make(chan struct{})
 	t.Cleanup(func() { close(hold) })
 	tests := map[string]struct {
@@ -92,19 +92,19 @@ func TestHostilePeers(t *testing.T) {
 		err  error
 		got  string
 	}{
-		"answers":            {serve: func(c *net.TCPConn) { read(c); c.Write([]byte("yes")) }, want: 3, got: "yes"}, //nolint:errcheck
-		"answers unasked":    {serve: func(c *net.TCPConn) { c.Write([]byte("yes")); read(c) }, want: 3, got: "yes"}, //nolint:errcheck
+		"answers":            {serve: func(c *net.TCPConn) { read(c); c.Write([]byte("yes")) }, want: 3, got: "yes"},
+		"answers unasked":    {serve: func(c *net.TCPConn) { c.Write([]byte("yes")); read(c) }, want: 3, got: "yes"},
 		"answers octetwise":  {serve: func(c *net.TCPConn) { read(c); octetwise(c, "a long answer") }, want: 13, got: "a long answer"},
-		"says too much":      {serve: func(c *net.TCPConn) { read(c); c.Write(big) }, want: 6 << 20}, //nolint:errcheck
+		"says too much":      {serve: func(c *net.TCPConn) { read(c); c.Write(big) }, want: 6 << 20},
 		"closes":             {serve: read, want: 1, step: checker.StepReceive, err: io.EOF},
-		"answers and closes": {serve: func(c *net.TCPConn) { read(c); c.Write([]byte("no")) }, want: 3, step: checker.StepReceive, err: io.EOF, got: "no"}, //nolint:errcheck
-		"resets":             {serve: func(c *net.TCPConn) { read(c); c.SetLinger(0) }, want: 1, step: checker.StepReceive, err: syscall.ECONNRESET},       //nolint:errcheck
-		"closes for writing": {serve: func(c *net.TCPConn) { read(c); c.Write([]byte("half")); c.CloseWrite(); <-hold }, //nolint:errcheck
+		"answers and closes": {serve: func(c *net.TCPConn) { read(c); c.Write([]byte("no")) }, want: 3, step: checker.StepReceive, err: io.EOF, got: "no"},
+		"resets":             {serve: func(c *net.TCPConn) { read(c); c.SetLinger(0) }, want: 1, step: checker.StepReceive, err: syscall.ECONNRESET},
+		"closes for writing": {serve: func(c *net.TCPConn) { read(c); c.Write([]byte("half")); c.CloseWrite(); <-hold },
 			want: 5, step: checker.StepReceive, err: io.EOF, got: "half"},
 		"says nothing":  {serve: func(*net.TCPConn) { <-hold }, want: 1, step: checker.StepReceive, err: os.ErrDeadlineExceeded},
 		"reads nothing": {serve: func(*net.TCPConn) { <-hold }, send: big, want: 1, step: checker.StepSend, err: os.ErrDeadlineExceeded},
-		"reads all":     {serve: func(c *net.TCPConn) { io.CopyN(io.Discard, c, int64(len(big))); c.Write([]byte("yes")) }, send: big, want: 3, got: "yes"}, //nolint:errcheck
-		"answers before the end": {serve: func(c *net.TCPConn) { read(c); c.Write([]byte("too big")) }, //nolint:errcheck
+		"reads all":     {serve: func(c *net.TCPConn) { io.CopyN(io.Discard, c, int64(len(big))); c.Write([]byte("yes")) }, send: big, want: 3, got: "yes"},
+		"answers before the end": {serve: func(c *net.TCPConn) { read(c); c.Write([]byte("too big")) },
 			send: big, want: 7, got: "too big"},
 		"ends before the end": {serve: read, send: big, want: 7, step: checker.StepSend, err: syscall.ECONNRESET},
 		"never ends": {serve: func(c *net.TCPConn) {
@@ -149,7 +149,7 @@ func TestHostilePeers(t *testing.T) {
 
 func octetwise(c *net.TCPConn, s string) {
 	for i := range len(s) {
-		c.Write([]byte{s[i]}) //nolint:errcheck // the reader misses it then
+		c.Write([]byte{s[i]}) // the reader misses it then
 	}
 }
 

@@ -225,7 +225,7 @@ func TestFollowing(t *testing.T) {
 		}
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		n := func(max int64, what string) int64 { return rapid.Int64Range(0, max).Draw(t, what) }
+		n := func(most int64, what string) int64 { return rapid.Int64Range(0, most).Draw(t, what) }
 		due, delay := n(1<<40, "due"), n(1<<40, "delay")+1
 		began := due + n(1<<40, "late")
 		now := began + n(1<<30, "took")

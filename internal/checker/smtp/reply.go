@@ -3,6 +3,7 @@ package smtp
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -44,7 +45,7 @@ func (a reply) String() string {
 // progress says what had come of an answer that does not end, if err is of the
 // connection: what is no answer is shown by its error.
 func (a reply) progress(err error) string {
-	if _, ok := err.(*checker.Mismatch); ok {
+	if _, ok := errors.AsType[*checker.Mismatch](err); ok {
 		return ""
 	}
 	switch {
@@ -101,7 +102,7 @@ func readReply(r *bufio.Reader) (reply, error) {
 // it returns what had come of the line. It is valid until the next read.
 func readLine(r *bufio.Reader) ([]byte, error) {
 	line, err := r.ReadSlice('\n')
-	if err == bufio.ErrBufferFull {
+	if errors.Is(err, bufio.ErrBufferFull) {
 		return nil, noAnswer(fmt.Sprintf("%s is no SMTP answer, the line does not end within %d bytes", quote(line), MaxLine), "")
 	}
 	if err != nil {

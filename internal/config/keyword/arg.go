@@ -1,6 +1,7 @@
 package keyword
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"net/netip"
@@ -309,8 +310,7 @@ func (f *frame) number(n *syntax.Node, w *syntax.Word, a arg, what, then string)
 }
 
 func isRange(err error) bool {
-	e, ok := err.(*strconv.NumError)
-	return ok && e.Err == strconv.ErrRange
+	return errors.Is(err, strconv.ErrRange)
 }
 
 // numericPrefix is what C's strtol makes of a word: its leading digits, or 0.

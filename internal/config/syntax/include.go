@@ -197,8 +197,7 @@ func (p *parser) openFile(f *file, before func() bool) (why, hint string) {
 // cause strips the operation and name from a file error: the message names the
 // file already.
 func cause(err error) error {
-	var pe *fs.PathError
-	if errors.As(err, &pe) {
+	if pe, ok := errors.AsType[*fs.PathError](err); ok {
 		return pe.Err
 	}
 	return err

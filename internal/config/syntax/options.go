@@ -55,8 +55,8 @@ type Options struct {
 	ConfigID string
 	// Env looks an environment variable up, for ${_ENV NAME}; nil knows none.
 	Env func(name string) (string, bool)
-	// Random returns a number in [min,max] for ${_RANDOM}; nil returns min.
-	Random func(min, max int64) int64
+	// Random returns a number in [least,most] for ${_RANDOM}; nil returns least.
+	Random func(least, most int64) int64
 	// OpensBlock tells whether the keyword at the end of a path opens a block
 	// there. The path holds the open blocks' keywords from the outside in and
 	// is only valid during the call. nil knows none.

@@ -52,7 +52,7 @@ const paragraphWidth = 78
 // paragraph writes a text in lines.
 func (p *printer) paragraph(text string) {
 	line := " "
-	for _, word := range strings.Fields(clean(text)) {
+	for word := range strings.FieldsSeq(clean(text)) {
 		if utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > paragraphWidth && line != " " {
 			p.line("%s", line)
 			line = " "

@@ -229,7 +229,7 @@ func sorted(rows []row, order int, reverse bool) {
 
 // matches reports whether a row has all words of a filter somewhere.
 func (r *row) matches(filter string) bool {
-	for _, word := range strings.Fields(strings.ToLower(filter)) {
+	for word := range strings.FieldsSeq(strings.ToLower(filter)) {
 		all := strings.ToLower(strings.Join([]string{r.pool, r.server, r.vs, r.rs, r.state, r.why}, " "))
 		if !strings.Contains(all, word) {
 			return false

@@ -17,7 +17,7 @@ import (
 var at = time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
 
 func sample() *engine.Snapshot {
-	real := func(addr string, st engine.State, why string, wanted int64, ago time.Duration) engine.RealServer {
+	server := func(addr string, st engine.State, why string, wanted int64, ago time.Duration) engine.RealServer {
 		return engine.RealServer{Address: addr, State: st, Reason: why, WeightWanted: wanted, Since: at.Add(-ago)}
 	}
 	return &engine.Snapshot{
@@ -28,8 +28,8 @@ func sample() *engine.Snapshot {
 				Name: "[192.0.2.10]:tcp:80", Label: "shop", QuorumUp: true, Since: at.Add(-time.Hour),
 				Sorry: &engine.SorryServer{Address: "10.0.0.99:80"},
 				RealServers: []engine.RealServer{
-					real("10.0.0.11:80", engine.StateUp, "all checks pass", 3, time.Hour),
-					real("10.0.0.12:80", engine.StateDown, "TCP_CHECK: connect to 10.0.0.12:80: connection refused (ECONNREFUSED) after 312µs", -1, 3*time.Minute),
+					server("10.0.0.11:80", engine.StateUp, "all checks pass", 3, time.Hour),
+					server("10.0.0.12:80", engine.StateDown, "TCP_CHECK: connect to 10.0.0.12:80: connection refused (ECONNREFUSED) after 312µs", -1, 3*time.Minute),
 				},
 				Services: []engine.Service{{Name: "192.0.2.10:80/tcp", Destinations: []engine.Destination{
 					{Address: "10.0.0.11:80", Wanted: 3, Kernel: 3, Active: 120, Inactive: 31},
@@ -38,7 +38,7 @@ func sample() *engine.Snapshot {
 			},
 			{
 				Name: "[192.0.2.20]:tcp:25", QuorumUp: false, Since: at.Add(-time.Minute),
-				RealServers: []engine.RealServer{real("10.0.1.1:25", engine.StateMaintenance, "track_file mail is -1000", 0, time.Minute)},
+				RealServers: []engine.RealServer{server("10.0.1.1:25", engine.StateMaintenance, "track_file mail is -1000", 0, time.Minute)},
 				Services:    []engine.Service{{Name: "192.0.2.20:25/tcp", Destinations: []engine.Destination{{Address: "10.0.1.1:25", Wanted: 0, Kernel: 5, Active: 7}}}},
 			},
 		},

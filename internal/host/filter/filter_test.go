@@ -434,7 +434,7 @@ func many(n int) (*edge.Guard, *edge.Marking) {
 	a := netip.MustParseAddr("10.1.0.0")
 	six := netip.MustParseAddr("2001:db8:1::")
 	for i := range n {
-		next := a
+		var next netip.Addr
 		if i%4 == 3 {
 			six = six.Next()
 			next = six

@@ -114,7 +114,7 @@ func rules(t *table) step {
 			if ch.base {
 				policy := nftables.ChainPolicyAccept
 				kc.Type, kc.Hooknum, kc.Policy = nftables.ChainTypeFilter, nftables.ChainHookInput, &policy
-				kc.Priority = nftables.ChainPriorityRef(nftables.ChainPriority(ch.priority))
+				kc.Priority = new(nftables.ChainPriority(ch.priority))
 			}
 			chains = append(chains, c.AddChain(kc))
 		}

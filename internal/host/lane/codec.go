@@ -273,18 +273,18 @@ func decodeDevice(b []byte) (dev device, ours bool) {
 	return dev, ours
 }
 
-func (dev *device) decodeTunnel(a *netlink.AttributeDecoder) error {
-	gre := strings.HasSuffix(dev.kind, "gre")
+func (d *device) decodeTunnel(a *netlink.AttributeDecoder) error {
+	gre := strings.HasSuffix(d.kind, "gre")
 	var port, flags, kind uint16
 	for a.Next() {
 		switch t := a.Type(); {
 		case gre && t == greExtern, !gre && t == iptunExtern:
-			dev.external = true
+			d.external = true
 		case gre:
 		case t == iptunLocal:
-			dev.local, _ = netip.AddrFromSlice(a.Bytes())
+			d.local, _ = netip.AddrFromSlice(a.Bytes())
 		case t == iptunRemote:
-			dev.remote, _ = netip.AddrFromSlice(a.Bytes())
+			d.remote, _ = netip.AddrFromSlice(a.Bytes())
 		case t == iptunEncapType:
 			kind = a.Uint16()
 		case t == iptunEncapFlags:
@@ -295,14 +295,14 @@ func (dev *device) decodeTunnel(a *netlink.AttributeDecoder) error {
 			}
 		}
 	}
-	if dev.external {
-		dev.local, dev.remote = netip.Addr{}, netip.Addr{}
+	if d.external {
+		d.local, d.remote = netip.Addr{}, netip.Addr{}
 	}
 	if kind == encapGUE {
-		dev.port = port
+		d.port = port
 		for _, c := range []config.Checksum{config.Csum, config.RemCsum} {
 			if flags&7 == encapFlags(c) {
-				dev.checksum = c
+				d.checksum = c
 			}
 		}
 	}

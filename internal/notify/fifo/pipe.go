@@ -214,7 +214,7 @@ func (p *pipe) send(message []byte) error {
 func (p *pipe) say(log *slog.Logger) {
 	why, hint := "the daemon could not keep up", ""
 	switch {
-	case p.why == unix.EAGAIN:
+	case errors.Is(p.why, unix.EAGAIN):
 		why, hint = "the FIFO is full", "its reader is too slow or gone"
 		if !p.sound() {
 			hint = "somebody removed or replaced it, readers wait at another file: reload makes it again"

@@ -203,7 +203,7 @@ func (s *session) quit() {
 
 func explain(err error) error {
 	switch {
-	case err == io.EOF || err == io.ErrUnexpectedEOF:
+	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
 		return errors.New("the server closed the connection")
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return errors.New("no answer in time")

@@ -2,6 +2,7 @@ package ipvstest
 
 import (
 	"context"
+	"maps"
 	"syscall"
 
 	"github.com/sluice-lb/sluice/pkg/ipvs"
@@ -13,9 +14,7 @@ func (t *Table) SetInterfaces(mtu map[string]int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	clear(t.interfaces)
-	for name, m := range mtu {
-		t.interfaces[name] = m
-	}
+	maps.Copy(t.interfaces, mtu)
 }
 
 // StartSyncDaemon is ipvs.Client.StartSyncDaemon.

@@ -316,7 +316,7 @@ func (t *Table) applyLocked(ctx context.Context, op ipvs.Op) error {
 		cause = t.fail(op)
 	}
 	if cause != nil {
-		if errno, ok := errors.AsType[syscall.Errno](cause); ok && cause == error(errno) {
+		if errno, ok := cause.(syscall.Errno); ok { //nolint:errorlint // a bare one: the kernel's answer
 			return ipvs.NewError(op, errno)
 		}
 		if _, ok := errors.AsType[*ipvs.Error](cause); ok {

@@ -23,7 +23,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -34,6 +33,7 @@ import (
 
 	"github.com/sluice-lb/sluice/internal/testkit"
 	"github.com/sluice-lb/sluice/test/daemon"
+	"github.com/sluice-lb/sluice/test/runner"
 )
 
 // The parts, which can be run one without the other.
@@ -102,7 +102,11 @@ func Run(ctx context.Context, plan Plan, log io.Writer) (*Results, error) {
 	if os.Geteuid() != 0 {
 		return nil, fmt.Errorf("the %s part makes network namespaces and needs root", plan.Part)
 	}
-	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	var needed, wanted []string
+	if plan.Part == Guest {
+		needed, wanted = []string{"ip_vs"}, []string{"ip_vs_rr"}
+	}
+	kernel, err := runner.Prepare(ctx, needed, wanted)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +115,7 @@ func Run(ctx context.Context, plan Plan, log io.Writer) (*Results, error) {
 		return nil, err
 	}
 	p := &player{ctx: ctx, plan: plan, self: self, log: log, res: &Results{
-		Part: plan.Part, Kernel: strings.TrimSpace(string(release)), CPUs: runtime.NumCPU(), Quick: plan.Quick, Began: time.Now().UTC(),
+		Part: plan.Part, Kernel: kernel, CPUs: runtime.NumCPU(), Quick: plan.Quick, Began: time.Now().UTC(),
 	}}
 	if p.res.CPUs < 2 {
 		p.problem("there is one CPU only: daemon and backend share it, and nothing here is comparable with another machine's")
@@ -124,11 +128,6 @@ func Run(ctx context.Context, plan Plan, log io.Writer) (*Results, error) {
 	}
 	steps := p.native()
 	if plan.Part == Guest {
-		for _, m := range []string{"ip_vs", "ip_vs_rr"} {
-			if out, err := exec.Command("modprobe", m).CombinedOutput(); err != nil && m == "ip_vs" {
-				return nil, fmt.Errorf("modprobe ip_vs: %w: %s", err, out)
-			}
-		}
 		if err := mountTracefs(); err != nil {
 			p.problem("system calls are not counted: %v", err)
 		}

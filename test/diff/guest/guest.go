@@ -19,8 +19,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -29,6 +27,7 @@ import (
 	"github.com/sluice-lb/sluice/internal/testkit"
 	"github.com/sluice-lb/sluice/test/daemon"
 	"github.com/sluice-lb/sluice/test/diff/scenario"
+	"github.com/sluice-lb/sluice/test/runner"
 )
 
 // Plan is what the host asks for.
@@ -66,7 +65,8 @@ type Results struct {
 func Run(ctx context.Context, p Plan, log io.Writer) (*Results, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(p.Seconds*float64(time.Second)))
 	defer cancel()
-	if err := prepare(); err != nil {
+	kernel, err := runner.Prepare(ctx, []string{"ip_vs"}, modules)
+	if err != nil {
 		return nil, err
 	}
 	var all []*scenario.Scenario
@@ -77,11 +77,7 @@ func Run(ctx context.Context, p Plan, log io.Writer) (*Results, error) {
 		}
 		all = append(all, s)
 	}
-	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
-	if err != nil {
-		return nil, err
-	}
-	r := &Results{Kernel: strings.TrimSpace(string(release))}
+	r := &Results{Kernel: kernel}
 	r.Runs = pool(ctx, all, p.Daemons, p.Parallel, log)
 	r.repeat(ctx, all, p, log)
 	return r, nil
@@ -177,21 +173,10 @@ func trouble(rec scenario.Run) string {
 	return ": " + strings.Join(rec.Problems, "; ")
 }
 
-// modules are loaded before the first run: loading takes an emulated machine long
-// enough to disturb what is measured.
-var modules = []string{"ip_vs", "dummy", "ip_vs_rr", "ip_vs_wrr", "ip_vs_lc", "ip_vs_wlc", "ip_vs_fo", "ip_vs_ovf", "ip_vs_lblc",
+// modules are those that the runs want beside ip_vs. Where a kernel lacks a scheduler
+// both daemons miss it.
+var modules = []string{"dummy", "ip_vs_rr", "ip_vs_wrr", "ip_vs_lc", "ip_vs_wlc", "ip_vs_fo", "ip_vs_ovf", "ip_vs_lblc",
 	"ip_vs_lblcr", "ip_vs_dh", "ip_vs_sh", "ip_vs_mh", "ip_vs_sed", "ip_vs_nq", "ip_vs_twos", "ip_vs_pe_sip"}
-
-func prepare() error {
-	for _, m := range modules {
-		// Some kernels lack a scheduler; both daemons then miss it.
-		out, err := exec.Command("modprobe", m).CombinedOutput()
-		if err != nil && m == "ip_vs" {
-			return fmt.Errorf("modprobe ip_vs: %w: %s", err, out)
-		}
-	}
-	return nil
-}
 
 // record does one run and returns what it saw.
 func record(s *scenario.Scenario, d Daemon) scenario.Run {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/sluice-lb/sluice/internal/testkit"
@@ -46,7 +47,7 @@ protocol bgp upstream {
 func (r *run) bird(ns *testkit.NS, conf string) *testkit.Process {
 	base := filepath.Join(r.dir, "bird-"+ns.Name)
 	r.must(os.WriteFile(base+".conf", []byte(conf), 0o644))
-	argv := append(r.plan.Bird[:len(r.plan.Bird):len(r.plan.Bird)], "-f", "-c", base+".conf", "-s", base+".ctl", "-P", base+".pid")
+	argv := append(slices.Clip(r.plan.Bird), "-f", "-c", base+".conf", "-s", base+".ctl", "-P", base+".pid")
 	return r.start(ns, argv)
 }
 

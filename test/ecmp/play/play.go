@@ -29,14 +29,12 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
-	"os/exec"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/sluice-lb/sluice/internal/testkit"
+	"github.com/sluice-lb/sluice/test/runner"
 )
 
 // The kinds of directors.
@@ -149,24 +147,18 @@ func (p *Plan) jobs() (all []job) {
 	return all
 }
 
-// modules are loaded before the first run: loading takes an emulated machine long
-// enough to disturb what is measured.
+// modules are those that the runs need.
 var modules = []string{"ip_vs", "ip_vs_mh", "veth", "bridge", "dummy", "nf_tables", "nft_reject_inet"}
 
 // Run carries out the plan; log gets a line for each run.
 func Run(ctx context.Context, p Plan, log io.Writer) (*Results, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(p.Seconds*float64(time.Second)))
 	defer cancel()
-	for _, m := range modules {
-		if out, err := exec.Command("modprobe", m).CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("modprobe %s: %w: %s", m, err, out)
-		}
-	}
-	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	kernel, err := runner.Prepare(ctx, modules, nil)
 	if err != nil {
 		return nil, err
 	}
-	results := &Results{Kernel: strings.TrimSpace(string(release))}
+	results := &Results{Kernel: kernel}
 	all := p.jobs()
 	queue := make(chan job, len(all))
 	for _, j := range all {

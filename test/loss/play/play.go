@@ -19,8 +19,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -29,6 +27,7 @@ import (
 	"github.com/sluice-lb/sluice/internal/testkit"
 	"github.com/sluice-lb/sluice/test/daemon"
 	"github.com/sluice-lb/sluice/test/loss/judge"
+	"github.com/sluice-lb/sluice/test/runner"
 )
 
 // Topologies are how packets reach the servers.
@@ -121,24 +120,18 @@ func (p *Plan) jobs() (all []job) {
 	return all
 }
 
-// modules are loaded before the first run: loading takes an emulated machine long
-// enough to disturb what is measured.
-var modules = []string{"ip_vs", "ip_vs_rr", "ip_vs_wrr", "ip_vs_wlc", "ip_vs_sh", "veth", "bridge", "dummy"}
+// modules are those that the runs want beside ip_vs.
+var modules = []string{"ip_vs_rr", "ip_vs_wrr", "ip_vs_wlc", "ip_vs_sh", "veth", "bridge", "dummy"}
 
 // Run carries out the plan; log gets a line for each run.
 func Run(ctx context.Context, p Plan, log io.Writer) (*Results, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(p.Seconds*float64(time.Second)))
 	defer cancel()
-	for _, m := range modules {
-		if out, err := exec.Command("modprobe", m).CombinedOutput(); err != nil && m == "ip_vs" {
-			return nil, fmt.Errorf("modprobe ip_vs: %w: %s", err, out)
-		}
-	}
-	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	kernel, err := runner.Prepare(ctx, []string{"ip_vs"}, modules)
 	if err != nil {
 		return nil, err
 	}
-	results := &Results{Kernel: strings.TrimSpace(string(release))}
+	results := &Results{Kernel: kernel}
 	all := p.jobs()
 	queue := make(chan job)
 	go func() {
