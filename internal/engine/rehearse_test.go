@@ -206,7 +206,6 @@ func (l *life) meddle(h happening) {
 	stranger := ipvs.Destination{DestinationKey: ipvs.DestinationKey{Addr: netip.MustParseAddr("10.9.9.9"), Port: 80}, Weight: 1}
 	switch {
 	case h.What == "drift" && h.N%5 == 0:
-		l.idle(s, dests...)
 		_ = l.table.DelService(l.Context(), s)
 	case h.What == "drift" && h.N%5 == 1:
 		_ = l.table.AddDest(l.Context(), s, stranger)
@@ -217,23 +216,11 @@ func (l *life) meddle(h happening) {
 	case h.What == "connections":
 		_ = l.table.SetCounters(s.ServiceKey, dests[h.RS%len(dests)].DestinationKey, ipvs.Counters{Active: uint32(h.N % 4), Inactive: uint32(h.N % 3)})
 	case h.N%5 == 3:
-		d := dests[h.RS%len(dests)]
-		l.idle(s, d)
-		_ = l.table.DelDest(l.Context(), s, d.Destination)
+		_ = l.table.DelDest(l.Context(), s, dests[h.RS%len(dests)].Destination)
 	default:
 		d := dests[h.RS%len(dests)].Destination
 		d.Weight = uint32(h.N % 4)
 		_ = l.table.SetDest(l.Context(), s, d)
-	}
-}
-
-// idle ends the connections of what somebody else deletes: the kernel gives them back to
-// a destination that is added again, and until then no plan can see them.
-func (l *life) idle(s ipvs.Service, dests ...ipvs.DestinationInfo) {
-	for _, d := range dests {
-		if err := l.table.SetCounters(s.ServiceKey, d.DestinationKey, ipvs.Counters{}); err != nil {
-			l.Fatal(err)
-		}
 	}
 }
 
@@ -254,6 +241,9 @@ func keeping(runs, cfg *config.Config, keep int) *config.Config {
 // compare plans a reload, does it, and looks at what both did.
 func (l *life) compare(cfg *config.Config) {
 	l.settle()
+	// The kernel gives them back to a destination that is added again; until then nobody
+	// can see them, and a plan that adds one and takes it away again not either.
+	l.table.EndKept()
 	before, table := l.dump(), contents(l)
 	l.table.ResetLog()
 	planned, err := l.e.Plan(l.Context(), cfg, l.files.Watch)

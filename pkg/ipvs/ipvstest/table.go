@@ -202,6 +202,14 @@ func (t *Table) SetCounters(k ipvs.ServiceKey, d ipvs.DestinationKey, c ipvs.Cou
 	return err
 }
 
+// EndKept ends the connections of destinations that are deleted: one that is added again
+// is without.
+func (t *Table) EndKept() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	clear(t.trash)
+}
+
 // SetDestinationStats sets a destination's traffic statistics.
 func (t *Table) SetDestinationStats(k ipvs.ServiceKey, d ipvs.DestinationKey, s ipvs.Stats) error {
 	t.mu.Lock()
