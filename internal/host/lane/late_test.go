@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -28,14 +29,7 @@ func TestLostAnswersLeaveNothing(t *testing.T) {
 		keeper := k.keeper(Options{})
 		for range rapid.IntRange(1, 5).Draw(rt, "syncs") {
 			lost := rapid.SliceOfN(rapid.IntRange(1, 30), 0, 3).Draw(rt, "lost")
-			k.log, k.lose = nil, func(at int) bool {
-				for _, n := range lost {
-					if n == at {
-						return true
-					}
-				}
-				return false
-			}
+			k.log, k.lose = nil, func(at int) bool { return slices.Contains(lost, at) }
 			_ = keeper.Sync(context.Background(), lanes.Draw(rt, "want"))
 		}
 		k.lose = nil
