@@ -153,7 +153,7 @@ type sight struct {
 	announced    bool
 }
 
-// film looks at a service and its address as fast as it can.
+// film looks at a service and its address a hundred times a second.
 type film struct {
 	b     *bed
 	addr  netip.Addr
@@ -170,7 +170,7 @@ func (b *bed) film(addr netip.Addr, port int) *film {
 			select {
 			case <-f.stop:
 				return
-			default:
+			case <-time.After(10 * time.Millisecond):
 			}
 			s := sight{begun: time.Now(), table: b.weights(fmt.Sprintf("tcp %s", netip.AddrPortFrom(addr, uint16(port))))}
 			s.announced = b.has(addr)
