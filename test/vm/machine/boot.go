@@ -84,7 +84,7 @@ func qemuArgs(c Config, k kernel, work string, kvm bool) []string {
 		"-initrd", filepath.Join(work, "initrd"),
 		// no_timer_check: where the host's processors are taken, the boot may see no timer
 		// interrupt while it looks for one, and would panic.
-		"-append", "console=ttyS0 quiet loglevel=4 panic=-1 no_timer_check",
+		"-append", "console=ttyS0 quiet loglevel=4 panic=-1 no_timer_check mitigations=off",
 		"-nodefaults", "-no-user-config", "-display", "none", "-monitor", "none", "-no-reboot",
 		"-serial", "file:" + filepath.Join(work, "console"),
 		"-serial", "stdio",
