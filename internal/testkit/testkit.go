@@ -71,7 +71,7 @@ var loadIPVS = sync.OnceValue(func() error {
 const leakExit = 99
 
 // Main runs the tests of a package and then fails if they left goroutines or
-// file descriptors behind:
+// file descriptors behind, or closed one that was not theirs:
 //
 //	func TestMain(m *testing.M) { testkit.Main(m) }
 func Main(m *testing.M) {
@@ -92,6 +92,9 @@ func leaks(before map[string]bool) error {
 	if err := goleak.Find(); err != nil {
 		return err
 	}
+	if gone := lost(before, openFiles()); len(gone) > 0 {
+		return fmt.Errorf("closed, and of before the tests: %s", strings.Join(gone, ", "))
+	}
 	for deadline := time.Now().Add(2 * time.Second); ; <-time.After(20 * time.Millisecond) {
 		left := newFiles(before, openFiles())
 		if len(left) == 0 {
@@ -101,6 +104,18 @@ func leaks(before map[string]bool) error {
 			return fmt.Errorf("file descriptors: %s", strings.Join(left, ", "))
 		}
 	}
+}
+
+// lost lists what is in before and not in after, apart from what the runtime reads of
+// its own: what closes one descriptor too many closes another's one day.
+func lost(before, after map[string]bool) []string {
+	var gone []string
+	for f := range before {
+		if !after[f] && !strings.Contains(f, "/cgroup/") {
+			gone = append(gone, f)
+		}
+	}
+	return gone
 }
 
 // openFiles returns this process's descriptors as "number target".

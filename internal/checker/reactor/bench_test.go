@@ -90,7 +90,7 @@ func TestCheckCostsNoAllocationAndFewSystemCalls(t *testing.T) {
 		// What is kept of a connection is made when more are open at once than ever
 		// before, and how many that are is up to the backend's share of the CPUs.
 		for i := range limit {
-			made := &link{tag: tag{index: uint32(i)}}
+			made := &link{tag: tag{index: uint32(i)}, fd: -1}
 			l.links, l.free = append(l.links, made), append(l.free, made)
 		}
 		ctx, stop := context.WithCancel(context.Background())
