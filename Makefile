@@ -27,13 +27,19 @@ build: ## bin/sluiced and bin/sluice, static
 
 test: test-unit test-race test-readers test-rules test-browser test-kernel test-package test-diff-quick test-loss-quick test-ecmp-quick ## everything that must pass: unit, race, readers, Prometheus rules, browser, both kernels, packages, quick differential, loss and ECMP tests
 
-test-unit: build ## unit tests (PKG=./...)
-	@$(call apt,groff,groff-base)
-	$(GO) test $(PKG)
+# A test that fails is run once more, alone, and called flaky if it passes then: it goes on
+# being a bug to mend, and a machine that had other things to do stops nobody. More than three
+# are no accident.
+gotest = rm -f bin/flaky-$@; bin/gotestsum --format standard-quiet --hide-summary skipped --rerun-fails=1 --rerun-fails-max-failures=3 \
+	--rerun-fails-report bin/flaky-$@ --packages '$(PKG)' -- $(1) && { test ! -s bin/flaky-$@ || { echo "flaky, to be mended:"; cat bin/flaky-$@; }; }
 
-test-race: build ## the same under the race detector
+test-unit: build bin/gotestsum ## unit tests (PKG=./...)
+	@$(call apt,groff,groff-base)
+	$(call gotest)
+
+test-race: bin/gotestsum ## the same under the race detector
 	@$(call apt,gcc,gcc libc6-dev)
-	CGO_ENABLED=1 $(GO) test -race $(PKG)
+	export CGO_ENABLED=1; $(call gotest,-race)
 
 test-readers: ## what scrapes, status and dashboards cost a verdict, on a machine with nothing else to do
 	$(GO) test -count 1 -run TestReadersDelayNoVerdict -v ./test/soak -alone
@@ -102,6 +108,9 @@ lint: bin/staticcheck ## gofmt, vet, staticcheck, and golangci-lint where instal
 
 bin/staticcheck: internal/tools/go.mod
 	$(GO) -C internal/tools build -o ../../$@ honnef.co/go/tools/cmd/staticcheck
+
+bin/gotestsum: internal/tools/go.mod
+	$(GO) -C internal/tools build -o ../../$@ gotest.tools/gotestsum
 
 fuzz: ## every fuzz target for TIME (1m) each
 	@grep -roE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' cmd internal pkg | sed 's|/[^/]*:func | |' | sort -u | \
