@@ -57,7 +57,7 @@ func main() {
 	kernel := flag.String("kernel", "", "boot the kernels of these Debian `releases` in the VM, with commas, or all: "+strings.Join(allKernels, ","))
 	flag.BoolVar(&o.open, "open", false, "boot a guest with two processors, this machine's time, and its files, which the tests may change")
 	flag.IntVar(&o.memoryMB, "m", 2560, "guest memory in `MB`")
-	seconds := flag.Int("t", 1500, "time limit in `seconds` for all of them on one kernel")
+	seconds := flag.Int("t", 2700, "time limit in `seconds` for all of them on one kernel")
 	flag.Parse()
 	o.limit = time.Duration(*seconds) * time.Second
 	o.kernels = kernels(*kernel)
