@@ -68,7 +68,10 @@ func (p *printer) vip(v *engine.VIP) {
 	case !v.Announced:
 		p.line("  %s: %s on %s: %s", p.color(odd, "NOT ANNOUNCED"), what, clean(v.Device), clean(v.Why))
 	case len(v.Missing) > 0:
-		p.line("  %s: %d of %s on %s (vip_follow %s)", p.color(bad, "NOT ANNOUNCED"), len(v.Missing), what, clean(v.Device), clean(v.Follow))
+		if v.Addresses != 1 {
+			what = fmt.Sprintf("%d of %s", len(v.Missing), what)
+		}
+		p.line("  %s: %s on %s (vip_follow %s)", p.color(bad, "NOT ANNOUNCED"), what, clean(v.Device), clean(v.Follow))
 		for i, m := range v.Missing {
 			if i == 8 && !p.o.Wide {
 				p.line("    and %d more", len(v.Missing)-i)

@@ -75,3 +75,15 @@ func TestExplainTellsAddresses(t *testing.T) {
 		}
 	}
 }
+
+// TestOneAddressThatIsMissing: a service with one address has no "1 of" it.
+func TestOneAddressThatIsMissing(t *testing.T) {
+	t.Parallel()
+	p := &printer{}
+	p.vip(&engine.VIP{Device: "vips", Follow: "always", Announced: true, Addresses: 1,
+		Missing: []engine.MissingAddress{{Address: "192.0.2.10", Reason: "it is on eth0"}}})
+	const want = "  NOT ANNOUNCED: address on vips (vip_follow always)\n    192.0.2.10: it is on eth0\n"
+	if got := p.b.String(); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
