@@ -37,7 +37,7 @@ test-unit: build bin/gotestsum ## unit tests (PKG=./...)
 	@$(call apt,groff,groff-base)
 	$(call gotest)
 
-test-race: bin/gotestsum ## the same under the race detector
+test-race: build bin/gotestsum ## the same under the race detector
 	@$(call apt,gcc,gcc libc6-dev)
 	export CGO_ENABLED=1; $(call gotest,-race)
 
