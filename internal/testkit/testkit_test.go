@@ -62,6 +62,22 @@ func TestNewFilesSeesALeak(t *testing.T) {
 	}
 }
 
+// TestLostSeesACloseTooMany: what was open before the tests and is not any more.
+func TestLostSeesACloseTooMany(t *testing.T) {
+	f, err := os.Open("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := openFiles()
+	if gone := lost(before, openFiles()); len(gone) != 0 {
+		t.Errorf("with all open: %v", gone)
+	}
+	f.Close()
+	if gone := lost(before, openFiles()); len(gone) != 1 || !strings.Contains(gone[0], "/status") {
+		t.Errorf("with one closed: %v", gone)
+	}
+}
+
 func TestReportsReadWell(t *testing.T) {
 	t.Parallel()
 	long := LongReport{Opened: 30, Kept: 20, KeptBy: map[string]int{"b2": 12, "b1": 8}, Losses: map[Loss]int{Reset: 9, TimedOut: 1}}
