@@ -57,19 +57,21 @@ func packTree(to string, c Config, k kernel, system, script string) error {
 // wantsModule says whether a path below a kernel's modules is packed: indexes, and what
 // sealedModules name, with the folders that lead there.
 func wantsModule(path string) bool {
-	if !strings.Contains(path, "/") {
-		return path == "kernel" || strings.HasPrefix(path, "modules.")
+	if !strings.Contains(path, "/") && strings.HasPrefix(path, "modules.") {
+		return true
 	}
 	for _, want := range sealedModules {
-		if dir, flat := strings.CutSuffix(want, "/."); flat {
-			if path == dir || filepath.Dir(path) == dir && strings.HasSuffix(path, ".ko") {
-				return true
-			}
-		} else if path == want || strings.HasPrefix(path, want+"/") || strings.HasPrefix(want, path+"/") {
+		dir, flat := strings.CutSuffix(want, "/.")
+		switch {
+		case path == dir, strings.HasPrefix(dir, path+"/"):
+			return true
+		case flat && filepath.Dir(path) == dir && strings.HasSuffix(path, ".ko"):
+			return true
+		case !flat && strings.HasPrefix(path, dir+"/"):
 			return true
 		}
 	}
-	return path == "kernel/drivers"
+	return false
 }
 
 // packer writes a tar file; the first error sticks.
